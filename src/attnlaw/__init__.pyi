@@ -967,102 +967,98 @@ def audit(
 ) -> AuditResult:
     """Check a trained Transformer: look for problems, untrained weights, and unusual spectra.
 
-        An audit reads only the weights. It needs no data, no GPU, and no PyTorch for safetensors. It looks for
-        broken tensors, compares every weight matrix with random ones, and compares the model with other trained
-        models. A LoRA adapter is audited alone, or added to its base model with `adapter`. Generalization proxies
-        (leading factors of bounds) need every matrix, so there are none with `layers`, `only` or `experts`.
+    An audit reads only the weights. It needs no data, no GPU, and no PyTorch for safetensors. It looks for
+    broken tensors, compares every weight matrix with random ones, and compares the model with other trained
+    models. A LoRA adapter is audited alone, or added to its base model with `adapter`. Generalization proxies
+    (leading factors of bounds) need every matrix, so there are none with `layers`, `only` or `experts`.
 
-    <<<<<<< HEAD
-        An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result.
-    =======
-        An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
-    >>>>>>> docshell
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
-        Args:
-            model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
-                a model hub (owner/name). In Python also a state dict or a module.
-            more: Further values of model.
-            layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
-                0:4, or numbers such as 0,1,-1 (-1 is the last).
-            only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
-                vo, cross, ffn, embedding, unembedding.
-            heads (int; optional): Number of attention heads per layer, if there is no config.json that
-                states it.
-            map (str or path; optional): File that says which tensors a model has, for an architecture that
-                attnlaw does not know.
-            adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
-            unscaled (bool; default False): Read float8 weights that come without a scale as they are
-                stored, instead of stopping.
-            name (str; optional): Name of the model in the results (default: its path).
-            jobs (int; optional): Number of CPU threads to use (default: all cores).
-            samples (int; optional): Number of training samples n. Also shows the generalization proxy
-                divided by √n, which is not a bound.
-            approximate (bool; default False): Estimate the singular values of matrices whose shorter side
-                is at least 8192, and show the errors.
-            precision ("storage" or "double"; default "storage"): Precision of the computation: float64 only
-                (double), or float32 for weights of at most 16 bits if exact enough (storage).
-            exact (bool; default False): Add up every entry of large matrices for the (1,1) norm (default: a
-                random sample of columns).
-            as_stored (bool; default False): Show the norms of the stored matrices, without the gain of the
-                norm layer before each.
-            experts (int; optional): Measure only the first N experts of each layer.
-            no_laws (bool; default False): With --out: do not fit distributions (laws) to the spectra, which
-                saves time.
-            progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
-                finished parts and the total number of parts.
+    Args:
+        model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
+            a model hub (owner/name). In Python also a state dict or a module.
+        more: Further values of model.
+        layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
+            0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
+            vo, cross, ffn, embedding, unembedding.
+        heads (int; optional): Number of attention heads per layer, if there is no config.json that
+            states it.
+        map (str or path; optional): File that says which tensors a model has, for an architecture that
+            attnlaw does not know.
+        adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
+        unscaled (bool; default False): Read float8 weights that come without a scale as they are
+            stored, instead of stopping.
+        name (str; optional): Name of the model in the results (default: its path).
+        jobs (int; optional): Number of CPU threads to use (default: all cores).
+        samples (int; optional): Number of training samples n. Also shows the generalization proxy
+            divided by √n, which is not a bound.
+        approximate (bool; default False): Estimate the singular values of matrices whose shorter side
+            is at least 8192, and show the errors.
+        precision ("storage" or "double"; default "storage"): Precision of the computation: float64 only
+            (double), or float32 for weights of at most 16 bits if exact enough (storage).
+        exact (bool; default False): Add up every entry of large matrices for the (1,1) norm (default: a
+            random sample of columns).
+        as_stored (bool; default False): Show the norms of the stored matrices, without the gain of the
+            norm layer before each.
+        experts (int; optional): Measure only the first N experts of each layer.
+        no_laws (bool; default False): With --out: do not fit distributions (laws) to the spectra, which
+            saves time.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
-        Returns:
-            A result with one row for each case, in the polars table `rows`. If there is one case, its
-            quantities are attributes:
+    Returns:
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
 
-            - `family` (str): model family, such as gpt2.
-            - `depth` (int): number of layers; a layer that is used several times counts each time.
-            - `hidden_size` (int): width of the layers (hidden size).
-            - `matrix_count` (int): number of weight matrices that were measured; QK and VO of each head count
-              as one matrix each.
-            - `not_random_rejected` (int): number of matrices that do not look random (p-value at most 0.01).
-            - `findings_error` (int): number of findings of severity error: results are wrong or useless.
-            - `findings_warning` (int): number of findings of severity warning: look at these before you use the
-              model.
-            - `findings_note` (int): number of findings of severity note: worth knowing, and often intended.
-            - `log10_spectrum_adaptive` (Estimate): log10 of the generalization proxy: spectrum-adaptive, best
-              exponent p for each matrix.
-            - `log10_edelman` (Estimate): log10 of the generalization proxy: norm-based, (2,1) norms of Edelman.
+        - `family` (str): model family, such as gpt2.
+        - `depth` (int): number of layers; a layer that is used several times counts each time.
+        - `hidden_size` (int): width of the layers (hidden size).
+        - `matrix_count` (int): number of weight matrices that were measured; QK and VO of each head count
+          as one matrix each.
+        - `not_random_rejected` (int): number of matrices that do not look random (p-value at most 0.01).
+        - `findings_error` (int): number of findings of severity error: results are wrong or useless.
+        - `findings_warning` (int): number of findings of severity warning: look at these before you use the
+          model.
+        - `findings_note` (int): number of findings of severity note: worth knowing, and often intended.
+        - `log10_spectrum_adaptive` (Estimate): log10 of the generalization proxy: spectrum-adaptive, best
+          exponent p for each matrix.
+        - `log10_edelman` (Estimate): log10 of the generalization proxy: norm-based, (2,1) norms of Edelman.
 
-            Further quantities: codes, distinct_layers, head_count, activation, not_random_tested,
-            not_random_expected, not_random_p_value, rejected_share, median_outliers,
-            median_effective_rank_qk, log10_amplification, finding_rules, logit_heads, logit_heads_bounded,
-            logit_heads_beyond_float8, logit_heads_beyond_float16, logit_unbounded,
-            log10_spectrum_adaptive_continuous, log10_fixed_p_0, log10_fixed_p_1, log10_fixed_p_2,
-            log10_trauger_tewari, per_application_log10_spectrum_adaptive,
-            per_application_log10_spectrum_adaptive_continuous, per_application_log10_fixed_p_0,
-            per_application_log10_fixed_p_1, per_application_log10_fixed_p_2, per_application_log10_edelman,
-            per_application_log10_trauger_tewari, proxy_over_sqrt_samples_log10, value_of_adaptivity,
-            rank_count, norms, norms_unknown, extensions, warnings, meaning.
+        Further quantities: codes, distinct_layers, head_count, activation, not_random_tested,
+        not_random_expected, not_random_p_value, rejected_share, median_outliers,
+        median_effective_rank_qk, log10_amplification, finding_rules, logit_heads, logit_heads_bounded,
+        logit_heads_beyond_float8, logit_heads_beyond_float16, logit_unbounded,
+        log10_spectrum_adaptive_continuous, log10_fixed_p_0, log10_fixed_p_1, log10_fixed_p_2,
+        log10_trauger_tewari, per_application_log10_spectrum_adaptive,
+        per_application_log10_spectrum_adaptive_continuous, per_application_log10_fixed_p_0,
+        per_application_log10_fixed_p_1, per_application_log10_fixed_p_2, per_application_log10_edelman,
+        per_application_log10_trauger_tewari, proxy_over_sqrt_samples_log10, value_of_adaptivity,
+        rank_count, norms, norms_unknown, extensions, warnings, meaning.
 
-            Its tables are also attributes:
+        Its tables are also attributes:
 
-            - `findings`: the columns model, rule, level, layer, stack, head and 6 more.
-            - `matrices`: the columns model, layer, stack, head, expert, kind and 43 more.
-            - `spectra`: the columns model, layer, stack, head, expert, kind and 2 more.
-            - `layers`: the columns model, layer, stack, applications, log10_alpha, log10_alpha_applied and 5
-              more.
-            - `applications`: the columns layer, log10_alpha, log10_alpha_applied.
-            - `towers`: the columns tower, layers, hidden_size, heads, activation, log10_spectrum_adaptive and 6
-              more.
-            - `atlas`: the columns column, value, trained_low, trained_high, trained_models, trained_below and 8
-              more.
-            - `fits`: the columns model, layer, stack, head, expert, kind and 43 more.
-            - `curves`: the columns curve, null_shape, model, layer, stack, head and 5 more.
+        - `findings`: the columns model, rule, level, layer, stack, head and 6 more.
+        - `matrices`: the columns model, layer, stack, head, expert, kind and 43 more.
+        - `spectra`: the columns model, layer, stack, head, expert, kind and 2 more.
+        - `layers`: the columns model, layer, stack, applications, log10_alpha, log10_alpha_applied and 5
+          more.
+        - `applications`: the columns layer, log10_alpha, log10_alpha_applied.
+        - `towers`: the columns tower, layers, hidden_size, heads, activation, log10_spectrum_adaptive and 6
+          more.
+        - `atlas`: the columns column, value, trained_low, trained_high, trained_models, trained_below and 8
+          more.
+        - `fits`: the columns model, layer, stack, head, expert, kind and 43 more.
+        - `curves`: the columns curve, null_shape, model, layer, stack, head and 5 more.
 
-            Print it with `show()`, draw it with `plot()`, write a report and its tables with
-            `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
-        Example:
-            >>> import attnlaw
-            >>> result = attnlaw.audit("examples/tiny-decoder", only="qk")
-            >>> result.matrix_count, result.matrices["layer"].n_unique()
-            (16, 4)
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.audit("examples/tiny-decoder", only="qk")
+        >>> result.matrix_count, result.matrices["layer"].n_unique()
+        (16, 4)
     """
 
 def fit(
@@ -1081,80 +1077,76 @@ def fit(
 ) -> FitResult:
     """Find out which known distribution (law) the singular values of each matrix follow.
 
-        A matrix may look random, follow the theory of trained attention, have heavy tails, or none of these.
+    A matrix may look random, follow the theory of trained attention, have heavy tails, or none of these.
 
-        random: looks like random numbers of this shape, as at initialisation
-        learned: some directions were learned, and the others are zero, as theory predicts for trained attention
-        heavy-tailed: the singular values fall off smoothly and spread further than those of a random matrix
-        power-law tail: no law fits the whole spectrum, but the largest values (at most half) follow a power law
-        power-law spectrum: no law fits the whole spectrum, but a power law fits more than half of the values
-        neither: the matrix differs from random numbers, and none of the laws fits it (which is not a problem)
+    random: looks like random numbers of this shape, as at initialisation
+    learned: some directions were learned, and the others are zero, as theory predicts for trained attention
+    heavy-tailed: the singular values fall off smoothly and spread further than those of a random matrix
+    power-law tail: no law fits the whole spectrum, but the largest values (at most half) follow a power law
+    power-law spectrum: no law fits the whole spectrum, but a power law fits more than half of the values
+    neither: the matrix differs from random numbers, and none of the laws fits it (which is not a problem)
 
-    <<<<<<< HEAD
-        An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result.
-    =======
-        An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
-    >>>>>>> docshell
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
-        Args:
-            model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
-                a model hub (owner/name). In Python also a state dict or a module.
-            more: Further values of model.
-            layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
-                0:4, or numbers such as 0,1,-1 (-1 is the last).
-            only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
-                vo, cross, ffn, embedding, unembedding.
-            heads (int; optional): Number of attention heads per layer, if there is no config.json that
-                states it.
-            map (str or path; optional): File that says which tensors a model has, for an architecture that
-                attnlaw does not know.
-            adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
-            unscaled (bool; default False): Read float8 weights that come without a scale as they are
-                stored, instead of stopping.
-            name (str; optional): Name of the model in the results (default: its path).
-            jobs (int; optional): Number of CPU threads to use (default: all cores).
-            seed (int; default 0): Seed of the random matrices and of the bootstrap test.
-            progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
-                finished parts and the total number of parts.
+    Args:
+        model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
+            a model hub (owner/name). In Python also a state dict or a module.
+        more: Further values of model.
+        layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
+            0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
+            vo, cross, ffn, embedding, unembedding.
+        heads (int; optional): Number of attention heads per layer, if there is no config.json that
+            states it.
+        map (str or path; optional): File that says which tensors a model has, for an architecture that
+            attnlaw does not know.
+        adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
+        unscaled (bool; default False): Read float8 weights that come without a scale as they are
+            stored, instead of stopping.
+        name (str; optional): Name of the model in the results (default: its path).
+        jobs (int; optional): Number of CPU threads to use (default: all cores).
+        seed (int; default 0): Seed of the random matrices and of the bootstrap test.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
-        Returns:
-            A result with one row for each case, in the polars table `rows`. If there is one case, its
-            quantities are attributes:
+    Returns:
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
 
-            - `matrix_count` (int): number of weight matrices that were measured; QK and VO of each head count
-              as one matrix each.
-            - `random_count` (int): number of matrices that follow the law random: looks like random numbers of
-              this shape, as at initialisation.
-            - `learned_count` (int): number of matrices that follow the law learned: some directions were
-              learned, and the others are zero, as theory predicts for trained attention.
-            - `heavy_tailed_count` (int): number of matrices that follow the law heavy-tailed: the singular
-              values fall off smoothly and spread further than those of a random matrix.
-            - `power_law_tail_count` (int): number of matrices that follow the law power-law tail: no law fits
-              the whole spectrum, but the largest values (at most half) follow a power law.
-            - `power_law_spectrum_count` (int): number of matrices that follow the law power-law spectrum: no
-              law fits the whole spectrum, but a power law fits more than half of the values.
-            - `neither_count` (int): number of matrices that follow the law neither: the matrix differs from
-              random numbers, and none of the laws fits it (which is not a problem).
-            - `not_random_tested` (int): number of matrices that were tested against random ones.
-            - `not_random_rejected` (int): number of matrices that do not look random (p-value at most 0.01).
-            - `not_random_expected` (float): number of matrices that would not look random by chance alone, if
-              the model were untrained.
-            - `not_random_p_value` (float): p-value: probability that at least as many matrices of an untrained
-              model do not look random.
+        - `matrix_count` (int): number of weight matrices that were measured; QK and VO of each head count
+          as one matrix each.
+        - `random_count` (int): number of matrices that follow the law random: looks like random numbers of
+          this shape, as at initialisation.
+        - `learned_count` (int): number of matrices that follow the law learned: some directions were
+          learned, and the others are zero, as theory predicts for trained attention.
+        - `heavy_tailed_count` (int): number of matrices that follow the law heavy-tailed: the singular
+          values fall off smoothly and spread further than those of a random matrix.
+        - `power_law_tail_count` (int): number of matrices that follow the law power-law tail: no law fits
+          the whole spectrum, but the largest values (at most half) follow a power law.
+        - `power_law_spectrum_count` (int): number of matrices that follow the law power-law spectrum: no
+          law fits the whole spectrum, but a power law fits more than half of the values.
+        - `neither_count` (int): number of matrices that follow the law neither: the matrix differs from
+          random numbers, and none of the laws fits it (which is not a problem).
+        - `not_random_tested` (int): number of matrices that were tested against random ones.
+        - `not_random_rejected` (int): number of matrices that do not look random (p-value at most 0.01).
+        - `not_random_expected` (float): number of matrices that would not look random by chance alone, if
+          the model were untrained.
+        - `not_random_p_value` (float): p-value: probability that at least as many matrices of an untrained
+          model do not look random.
 
-            Its tables are also attributes:
+        Its tables are also attributes:
 
-            - `fits`: the columns model, layer, stack, head, expert, kind and 43 more.
-            - `curves`: the columns curve, null_shape, model, layer, stack, head and 5 more.
+        - `fits`: the columns model, layer, stack, head, expert, kind and 43 more.
+        - `curves`: the columns curve, null_shape, model, layer, stack, head and 5 more.
 
-            Print it with `show()`, draw it with `plot()`, write a report and its tables with
-            `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
-        Example:
-            >>> import attnlaw
-            >>> result = attnlaw.fit("examples/tiny-decoder", layers=0, only="qk")
-            >>> result.fits["law"].to_list()
-            ['heavy-tailed', 'heavy-tailed', 'heavy-tailed', 'heavy-tailed']
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.fit("examples/tiny-decoder", layers=0, only="qk")
+        >>> result.fits["law"].to_list()
+        ['heavy-tailed', 'heavy-tailed', 'heavy-tailed', 'heavy-tailed']
     """
 
 def diff(
@@ -1175,77 +1167,73 @@ def diff(
 ) -> DiffResult:
     """Compare checkpoints with their base: what changed, where, how much, and what it looks like.
 
-        Each tensor gets a verdict, such as identical, rounded to bfloat16, low-rank (an adapter), dense (full
-        fine-tuning), rescaled, or moved from another layer. Each head and feed-forward matrix gets the size and
-        the rank of its change, and the number of its new directions. If you give a LoRA adapter in place of a
-        model, attnlaw adds it to the base.
+    Each tensor gets a verdict, such as identical, rounded to bfloat16, low-rank (an adapter), dense (full
+    fine-tuning), rescaled, or moved from another layer. Each head and feed-forward matrix gets the size and
+    the rank of its change, and the number of its new directions. If you give a LoRA adapter in place of a
+    model, attnlaw adds it to the base.
 
-    <<<<<<< HEAD
-        An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result.
-    =======
-        An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
-    >>>>>>> docshell
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
-        Args:
-            base (path or object): Checkpoint to compare with: the model before training, quantising or
-                merging.
-            model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
-                a model hub (owner/name). In Python also a state dict or a module.
-            more: Further values of model.
-            layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
-                0:4, or numbers such as 0,1,-1 (-1 is the last).
-            only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
-                vo, cross, ffn, embedding, unembedding.
-            heads (int; optional): Number of attention heads per layer, if there is no config.json that
-                states it.
-            map (str or path; optional): File that says which tensors a model has, for an architecture that
-                attnlaw does not know.
-            adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
-            unscaled (bool; default False): Read float8 weights that come without a scale as they are
-                stored, instead of stopping.
-            name (str; optional): Name of the model in the results (default: its path).
-            jobs (int; optional): Number of CPU threads to use (default: all cores).
-            applied (bool; default False): Include the gain of the norm layer before each matrix (default:
-                compare the matrices as stored).
-            no_match (bool; default False): Do not check whether heads or neurons are in another order than
-                in the base.
-            progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
-                finished parts and the total number of parts.
+    Args:
+        base (path or object): Checkpoint to compare with: the model before training, quantising or
+            merging.
+        model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
+            a model hub (owner/name). In Python also a state dict or a module.
+        more: Further values of model.
+        layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
+            0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
+            vo, cross, ffn, embedding, unembedding.
+        heads (int; optional): Number of attention heads per layer, if there is no config.json that
+            states it.
+        map (str or path; optional): File that says which tensors a model has, for an architecture that
+            attnlaw does not know.
+        adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
+        unscaled (bool; default False): Read float8 weights that come without a scale as they are
+            stored, instead of stopping.
+        name (str; optional): Name of the model in the results (default: its path).
+        jobs (int; optional): Number of CPU threads to use (default: all cores).
+        applied (bool; default False): Include the gain of the norm layer before each matrix (default:
+            compare the matrices as stored).
+        no_match (bool; default False): Do not check whether heads or neurons are in another order than
+            in the base.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
-        Returns:
-            A result with one row for each case, in the polars table `rows`. If there is one case, its
-            quantities are attributes:
+    Returns:
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
 
-            - `largest_size` (float): largest change of a head or feed-forward matrix relative to the base,
-              |model − base| / |base|.
-            - `worst_map` (str): head or feed-forward matrix that changed most.
-            - `new` (int): number of the model's leading directions that are not combinations of similarly
-              strong base directions.
+        - `largest_size` (float): largest change of a head or feed-forward matrix relative to the base,
+          |model − base| / |base|.
+        - `worst_map` (str): head or feed-forward matrix that changed most.
+        - `new` (int): number of the model's leading directions that are not combinations of similarly
+          strong base directions.
 
-            Further quantities: verdict, compared, next_step, verdicts, map_count, tensor_count,
-            not_compared, tensors_non_finite, tensors_reshaped, tensors_added, tensors_removed,
-            tensors_identical, tensors_zeroed, tensors_coded, tensors_rounded, tensors_rescaled,
-            tensors_below_floor, tensors_sparse, tensors_low_rank, tensors_partly_hidden,
-            tensors_reinitialised, tensors_unrelated, tensors_noise, tensors_dense, tensors_changed,
-            tensors_moved, tensors_transposed, tensors_permuted, size_qk, size_vo, size_cross_qk,
-            size_cross_vo, size_ffn_in, size_ffn_gate, size_ffn_out, scale_qk, scale_vo, scale_cross_qk,
-            scale_cross_vo, scale_ffn_in, scale_ffn_gate, scale_ffn_out, worst_tensor, worst_tensor_size,
-            least_sqnr_db, intruders.
+        Further quantities: verdict, compared, next_step, verdicts, map_count, tensor_count,
+        not_compared, tensors_non_finite, tensors_reshaped, tensors_added, tensors_removed,
+        tensors_identical, tensors_zeroed, tensors_coded, tensors_rounded, tensors_rescaled,
+        tensors_below_floor, tensors_sparse, tensors_low_rank, tensors_partly_hidden,
+        tensors_reinitialised, tensors_unrelated, tensors_noise, tensors_dense, tensors_changed,
+        tensors_moved, tensors_transposed, tensors_permuted, size_qk, size_vo, size_cross_qk,
+        size_cross_vo, size_ffn_in, size_ffn_gate, size_ffn_out, scale_qk, scale_vo, scale_cross_qk,
+        scale_cross_vo, scale_ffn_in, scale_ffn_gate, scale_ffn_out, worst_tensor, worst_tensor_size,
+        least_sqnr_db, intruders.
 
-            Its tables are also attributes:
+        Its tables are also attributes:
 
-            - `diff`: the columns model, layer, stack, kind, head, expert and 25 more.
-            - `diff_tensors`: the columns model, tensor, shape, dtype_base, dtype_model, verdict and 21 more.
-            - `diff_spectra`: the columns model, layer, stack, kind, head, expert and 2 more.
+        - `diff`: the columns model, layer, stack, kind, head, expert and 25 more.
+        - `diff_tensors`: the columns model, tensor, shape, dtype_base, dtype_model, verdict and 21 more.
+        - `diff_spectra`: the columns model, layer, stack, kind, head, expert and 2 more.
 
-            Print it with `show()`, draw it with `plot()`, write a report and its tables with
-            `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
-        Example:
-            >>> import attnlaw
-            >>> model = "examples/tiny-decoder"
-            >>> attnlaw.diff(model, model, only="qk").verdict
-            'Identical: the 8 compared tensors are equal.'
+    Example:
+        >>> import attnlaw
+        >>> model = "examples/tiny-decoder"
+        >>> attnlaw.diff(model, model, only="qk").verdict
+        'Identical: the 8 compared tensors are equal.'
     """
 
 def check(
@@ -1268,76 +1256,72 @@ def check(
 ) -> CheckResult:
     """Check whether a checkpoint is damaged or breaks your rules, and fail if it is or does.
 
-        Without rules, the check fails if attnlaw finds a problem of severity error. Rules compare numbers of an
-        audit, a fit or a diff with limits.
+    Without rules, the check fails if attnlaw finds a problem of severity error. Rules compare numbers of an
+    audit, a fit or a diff with limits.
 
-    <<<<<<< HEAD
-        An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result.
-    =======
-        An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
-    >>>>>>> docshell
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
-        Args:
-            model (path or object, or several; optional): Checkpoint: a file, a directory, a shard index, or
-                an id on a model hub (owner/name). In Python also a state dict or a module.
-            more: Further values of model.
-            layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
-                0:4, or numbers such as 0,1,-1 (-1 is the last).
-            only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
-                vo, cross, ffn, embedding, unembedding.
-            heads (int; optional): Number of attention heads per layer, if there is no config.json that
-                states it.
-            map (str or path; optional): File that says which tensors a model has, for an architecture that
-                attnlaw does not know.
-            adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
-            unscaled (bool; default False): Read float8 weights that come without a scale as they are
-                stored, instead of stopping.
-            name (str; optional): Name of the model in the results (default: its path).
-            jobs (int; optional): Number of CPU threads to use (default: all cores).
-            rules (str or path; optional): Rule file, or one that comes with attnlaw: export, fine-tune or
-                release (watchdog is for training). By default there are no rules.
-            base (path or object; optional): Checkpoint that rules about a diff compare the model with. By
-                default, the base in the rule file.
-            baseline (str or path; optional): Earlier result (directory of audit --out or diff --out). Its
-                findings do not count again, and rules can limit changes since then.
-            fail_on ("warning" or "error"; optional): Lowest severity of a finding or failed rule that fails
-                the check (default: the level in the rule file, or error).
-            approximate (bool; default False): Estimate the singular values of matrices whose shorter side
-                is at least 8192, and show the errors.
-            progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
-                finished parts and the total number of parts.
+    Args:
+        model (path or object, or several; optional): Checkpoint: a file, a directory, a shard index, or
+            an id on a model hub (owner/name). In Python also a state dict or a module.
+        more: Further values of model.
+        layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
+            0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
+            vo, cross, ffn, embedding, unembedding.
+        heads (int; optional): Number of attention heads per layer, if there is no config.json that
+            states it.
+        map (str or path; optional): File that says which tensors a model has, for an architecture that
+            attnlaw does not know.
+        adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
+        unscaled (bool; default False): Read float8 weights that come without a scale as they are
+            stored, instead of stopping.
+        name (str; optional): Name of the model in the results (default: its path).
+        jobs (int; optional): Number of CPU threads to use (default: all cores).
+        rules (str or path; optional): Rule file, or one that comes with attnlaw: export, fine-tune or
+            release (watchdog is for training). By default there are no rules.
+        base (path or object; optional): Checkpoint that rules about a diff compare the model with. By
+            default, the base in the rule file.
+        baseline (str or path; optional): Earlier result (directory of audit --out or diff --out). Its
+            findings do not count again, and rules can limit changes since then.
+        fail_on ("warning" or "error"; optional): Lowest severity of a finding or failed rule that fails
+            the check (default: the level in the rule file, or error).
+        approximate (bool; default False): Estimate the singular values of matrices whose shorter side
+            is at least 8192, and show the errors.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
-        Returns:
-            A result with one row for each case, in the polars table `rows`. If there is one case, its
-            quantities are attributes:
+    Returns:
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
 
-            - `headline` (str): result of the check in one sentence.
-            - `not_checked` (str): properties that nobody can check from the weights alone, such as the number
-              of heads.
-            - `passed` (bool): whether the model passed the check.
-            - `exit_status` (int): exit status of the command: 0 if the model passed, 3 if it failed.
-            - `fail_on` (str): lowest severity that fails the check: warning or error.
-            - `rule_count` (int): number of rules that were applied.
-            - `failed_rules` (int): number of rules that failed, including those that do not fail the check.
-            - `errors` (int): number of errors that attnlaw found and that the baseline does not have.
-            - `warnings` (int): number of warnings that attnlaw found and that the baseline does not have.
-            - `notes` (int): number of notes that attnlaw found and that the baseline does not have.
-            - `known_findings` (int): number of findings that do not count, because the baseline already had
-              them.
+        - `headline` (str): result of the check in one sentence.
+        - `not_checked` (str): properties that nobody can check from the weights alone, such as the number
+          of heads.
+        - `passed` (bool): whether the model passed the check.
+        - `exit_status` (int): exit status of the command: 0 if the model passed, 3 if it failed.
+        - `fail_on` (str): lowest severity that fails the check: warning or error.
+        - `rule_count` (int): number of rules that were applied.
+        - `failed_rules` (int): number of rules that failed, including those that do not fail the check.
+        - `errors` (int): number of errors that attnlaw found and that the baseline does not have.
+        - `warnings` (int): number of warnings that attnlaw found and that the baseline does not have.
+        - `notes` (int): number of notes that attnlaw found and that the baseline does not have.
+        - `known_findings` (int): number of findings that do not count, because the baseline already had
+          them.
 
-            Its tables are also attributes:
+        Its tables are also attributes:
 
-            - `verdicts`: the columns model, rule, of, asked, level, outcome and 6 more.
-            - `findings`: the columns model, rule, level, layer, stack, head and 8 more.
-            - `verdict_values`: the columns model, rule, found.
+        - `verdicts`: the columns model, rule, of, asked, level, outcome and 6 more.
+        - `findings`: the columns model, rule, level, layer, stack, head and 8 more.
+        - `verdict_values`: the columns model, rule, found.
 
-            Print it with `show()`, draw it with `plot()`, write a report and its tables with
-            `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
-        Example:
-            >>> import attnlaw
-            >>> attnlaw.check("examples/tiny-decoder").passed
-            True
+    Example:
+        >>> import attnlaw
+        >>> attnlaw.check("examples/tiny-decoder").passed
+        True
     """
 
 def lens(
@@ -1354,90 +1338,86 @@ def lens(
 ) -> LensResult:
     """Show what the heads of a model do on one input, and which input tokens shape its output.
 
-        For each head, attnlaw reports how sharply it attends, where it looks, how many directions its attention
-        has, and how large its logits get. It also computes how much each input token moves each output token,
-        from an exact linear form of the whole forward pass (TensorLens, arXiv 2601.17958). This takes long for a
-        long input; `only` heads leaves it out. With `entrywise`, attnlaw reports to which rank the attention of a
-        head can be reduced, and the error at lower ranks. This command needs the optional packages of
-        attnlaw[lens].
+    For each head, attnlaw reports how sharply it attends, where it looks, how many directions its attention
+    has, and how large its logits get. It also computes how much each input token moves each output token,
+    from an exact linear form of the whole forward pass (TensorLens, arXiv 2601.17958). This takes long for a
+    long input; `only` heads leaves it out. With `entrywise`, attnlaw reports to which rank the attention of a
+    head can be reduced, and the error at lower ranks. This command needs the optional packages of
+    attnlaw[lens].
 
-    <<<<<<< HEAD
-        An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result.
-    =======
-        An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
-    >>>>>>> docshell
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
-        Args:
-            model (str or path, or several): Directory of a Hugging Face model, with config.json and
-                weights.
-            more: Further values of model.
-            text (str or list of str; optional): Text to give to the model. attnlaw splits it into tokens
-                with the tokenizer.json next to the model. If the model has 256 ids and no tokenizer, the
-                tokens are bytes. Repeat the option for several texts (lens takes one).
-            file (str or path; optional): File with one input on each line: texts (.txt), or objects with
-                text or ids (.jsonl).
-            ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
-                each line.
-            entrywise (str or list of int; optional): Ranks to which every head's attention matrix is
-                reduced, to measure the largest error of a weight.
-            only ("heads", "operator" or "entrywise"; optional): Compute only one part: heads, operator (how
-                tokens move each other), or entrywise (errors of low-rank attention).
-            top (int; default 8): Number of singular values to compute of the map from input tokens to
-                output tokens.
-            seed (int; default 0): Seed of the random heads that heads are compared with, and of random
-                probes for long inputs.
-            progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
-                finished parts and the total number of parts.
+    Args:
+        model (str or path, or several): Directory of a Hugging Face model, with config.json and
+            weights.
+        more: Further values of model.
+        text (str or list of str; optional): Text to give to the model. attnlaw splits it into tokens
+            with the tokenizer.json next to the model. If the model has 256 ids and no tokenizer, the
+            tokens are bytes. Repeat the option for several texts (lens takes one).
+        file (str or path; optional): File with one input on each line: texts (.txt), or objects with
+            text or ids (.jsonl).
+        ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
+            each line.
+        entrywise (str or list of int; optional): Ranks to which every head's attention matrix is
+            reduced, to measure the largest error of a weight.
+        only ("heads", "operator" or "entrywise"; optional): Compute only one part: heads, operator (how
+            tokens move each other), or entrywise (errors of low-rank attention).
+        top (int; default 8): Number of singular values to compute of the map from input tokens to
+            output tokens.
+        seed (int; default 0): Seed of the random heads that heads are compared with, and of random
+            probes for long inputs.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
-        Returns:
-            A result with one row for each case, in the polars table `rows`. If there is one case, its
-            quantities are attributes:
+    Returns:
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
 
-            - `median_rank_within` (int): rank to which half of the heads can be reduced while every attention
-              weight stays within 0.01.
-            - `largest_rank_within` (int): rank to which all heads can be reduced while every attention weight
-              stays within 0.01.
-            - `family` (str): model type that config.json states, such as gpt2.
-            - `layers` (int): number of attention blocks.
-            - `tokens` (int): number of tokens in the input.
-            - `hidden_size` (int): width of the model: number of entries of a token's vector.
-            - `head_count` (int): number of heads that were measured.
-            - `median_beta` (float): median over heads of the sharpness β: standard deviation of a position's
-              attention logits.
-            - `heads_below_beta_2` (int): number of diffuse heads: sharpness below β₂ = √(ln n / 2) for n
-              tokens, so theory of random attention can hold.
-            - `heads_above_beta_c` (int): number of sharp heads: sharpness above β_c = √(2 ln n) for n tokens,
-              so positions attend to only a few tokens.
-            - `score_error` (float): largest difference between the model's own attention weights and those that
-              attnlaw computed, as a check.
-            - `reconstruction_error` (float): relative difference between the model's own output and the one
-              that attnlaw computed, as a check.
-            - `offset_share` (float): size of the part of the output that comes from biases, relative to the
-              whole; above 1 if parts cancel.
-            - `singular_values` (list[float]): largest singular values of the map from input tokens to output
-              tokens, with attention and norms fixed.
-            - `singular_values_residual` (float): numerical error of the singular values: largest residual |Tᵀu
-              − σv|, divided by the largest singular value.
-            - `probes` (int): number of random probes per token that estimate how tokens move each other; empty
-              if exact.
+        - `median_rank_within` (int): rank to which half of the heads can be reduced while every attention
+          weight stays within 0.01.
+        - `largest_rank_within` (int): rank to which all heads can be reduced while every attention weight
+          stays within 0.01.
+        - `family` (str): model type that config.json states, such as gpt2.
+        - `layers` (int): number of attention blocks.
+        - `tokens` (int): number of tokens in the input.
+        - `hidden_size` (int): width of the model: number of entries of a token's vector.
+        - `head_count` (int): number of heads that were measured.
+        - `median_beta` (float): median over heads of the sharpness β: standard deviation of a position's
+          attention logits.
+        - `heads_below_beta_2` (int): number of diffuse heads: sharpness below β₂ = √(ln n / 2) for n
+          tokens, so theory of random attention can hold.
+        - `heads_above_beta_c` (int): number of sharp heads: sharpness above β_c = √(2 ln n) for n tokens,
+          so positions attend to only a few tokens.
+        - `score_error` (float): largest difference between the model's own attention weights and those that
+          attnlaw computed, as a check.
+        - `reconstruction_error` (float): relative difference between the model's own output and the one
+          that attnlaw computed, as a check.
+        - `offset_share` (float): size of the part of the output that comes from biases, relative to the
+          whole; above 1 if parts cancel.
+        - `singular_values` (list[float]): largest singular values of the map from input tokens to output
+          tokens, with attention and norms fixed.
+        - `singular_values_residual` (float): numerical error of the singular values: largest residual |Tᵀu
+          − σv|, divided by the largest singular value.
+        - `probes` (int): number of random probes per token that estimate how tokens move each other; empty
+          if exact.
 
-            Its tables are also attributes:
+        Its tables are also attributes:
 
-            - `entrywise`: the columns layer, head, rank, largest, tail, rms and 2 more.
-            - `heads`: the columns layer, head, beta, beta_2, beta_c, sharpness and 17 more.
-            - `head_findings`: the columns rule, layer, head, size, sentence, meaning.
-            - `input_tokens`: the columns position, id, token.
-            - `token_map`: the columns output, output_id, output_token, input, input_id, input_token and 3 more.
-            - `head_attention`: the columns layer, head, output, output_token, input, input_token and 1 more.
+        - `entrywise`: the columns layer, head, rank, largest, tail, rms and 2 more.
+        - `heads`: the columns layer, head, beta, beta_2, beta_c, sharpness and 17 more.
+        - `head_findings`: the columns rule, layer, head, size, sentence, meaning.
+        - `input_tokens`: the columns position, id, token.
+        - `token_map`: the columns output, output_id, output_token, input, input_id, input_token and 3 more.
+        - `head_attention`: the columns layer, head, output, output_token, input, input_token and 1 more.
 
-            Print it with `show()`, draw it with `plot()`, write a report and its tables with
-            `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
-        Example:
-            >>> import attnlaw
-            >>> result = attnlaw.lens("examples/tiny-decoder", ids=[84, 104, 101], only="heads")
-            >>> result.head_count, result.heads.height
-            (16, 16)
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.lens("examples/tiny-decoder", ids=[84, 104, 101], only="heads")
+        >>> result.head_count, result.heads.height
+        (16, 16)
     """
 
 def margins(
@@ -1456,93 +1436,89 @@ def margins(
 ) -> MarginsResult:
     """Compare trained models of one task on inputs without labels.
 
-        D is the relative margin: the margin of the model's own prediction, divided by its gradient and by the
-        spread of the inputs. The larger D, the further predictions are from flipping, and the smaller the gap to
-        expect between training and test error. D compares models of one task, trained to a similar loss, on the
-        same inputs. It is not an error rate, and it has not been validated for causal language models. Give
-        inputs that training did not see: at least 12, better 32, ideally 200. Each further model is compared with
-        the first. This command needs the optional packages of attnlaw[lens].
+    D is the relative margin: the margin of the model's own prediction, divided by its gradient and by the
+    spread of the inputs. The larger D, the further predictions are from flipping, and the smaller the gap to
+    expect between training and test error. D compares models of one task, trained to a similar loss, on the
+    same inputs. It is not an error rate, and it has not been validated for causal language models. Give
+    inputs that training did not see: at least 12, better 32, ideally 200. Each further model is compared with
+    the first. This command needs the optional packages of attnlaw[lens].
 
-    <<<<<<< HEAD
-        An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result.
-    =======
-        An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
-    >>>>>>> docshell
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
-        Args:
-            model (str or path, or several): Directory of a Hugging Face model, with config.json and
-                weights.
-            more: Further values of model.
-            text (str or list of str; optional): Text to give to the model. attnlaw splits it into tokens
-                with the tokenizer.json next to the model. If the model has 256 ids and no tokenizer, the
-                tokens are bytes. Repeat the option for several texts (lens takes one).
-            file (str or path; optional): File with one input on each line: texts (.txt), or objects with
-                text or ids (.jsonl).
-            ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
-                each line.
-            limit (int; default 200): Number of inputs to use, from the first one on.
-            positions ("last" or "sample"; default "last"): Token at which a causal language model's margin
-                is measured: the last, or a random one (sample).
-            at (int; default 0): Index of the layer whose input is varied, to see how much change flips a
-                prediction (0: the first layer).
-            kappa (bool; default False): Also show which weights the margin depends on most: the condition
-                number κ of every linear layer.
-            amplification (bool; default False): Also measure how much each layer amplifies small changes,
-                and how many directions of each matrix these inputs need.
-            seed (int; default 0): Seed of random positions and of the start of power iterations. Equal
-                seeds give equal results.
-            progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
-                finished parts and the total number of parts.
+    Args:
+        model (str or path, or several): Directory of a Hugging Face model, with config.json and
+            weights.
+        more: Further values of model.
+        text (str or list of str; optional): Text to give to the model. attnlaw splits it into tokens
+            with the tokenizer.json next to the model. If the model has 256 ids and no tokenizer, the
+            tokens are bytes. Repeat the option for several texts (lens takes one).
+        file (str or path; optional): File with one input on each line: texts (.txt), or objects with
+            text or ids (.jsonl).
+        ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
+            each line.
+        limit (int; default 200): Number of inputs to use, from the first one on.
+        positions ("last" or "sample"; default "last"): Token at which a causal language model's margin
+            is measured: the last, or a random one (sample).
+        at (int; default 0): Index of the layer whose input is varied, to see how much change flips a
+            prediction (0: the first layer).
+        kappa (bool; default False): Also show which weights the margin depends on most: the condition
+            number κ of every linear layer.
+        amplification (bool; default False): Also measure how much each layer amplifies small changes,
+            and how many directions of each matrix these inputs need.
+        seed (int; default 0): Seed of random positions and of the start of power iterations. Equal
+            seeds give equal results.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
-        Returns:
-            A result with one row for each case, in the polars table `rows`. If there is one case, its
-            quantities are attributes:
+    Returns:
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
 
-            - `geometric_mean` (Estimate): relative margin D (geometric mean over inputs): larger if predictions
-              are further from flipping.
-            - `mean_log` (Estimate): mean over inputs of log D, for the relative margin D.
-            - `median` (Range): median over inputs of the relative margin D, with a confidence interval.
-            - `mean` (float): arithmetic mean over inputs of the relative margin D; a few very confident inputs
-              dominate it.
-            - `spread` (float): how much the layer's input varies between inputs: standard deviation of a
-              token's entries at the same position.
-            - `inputs` (int): number of inputs that were used.
-            - `ties` (int): number of inputs whose two largest logits are equal (margin 0); all means leave them
-              out.
-            - `flat` (int): number of inputs whose margin does not change with the layer's input (gradient 0);
-              all means leave them out.
-            - `confidence` (float): mean over inputs of the largest predicted probability, which ranks models
-              less well than D.
-            - `extension` (bool): whether the model is a causal language model, for which the relative margin D
-              is not validated.
-            - `total_kappa` (float): condition number κ (median over inputs): changing all weights by a fraction
-              1/κ could flip a prediction.
-            - `kappa_layer` (int): layer with the largest condition number κ, not counting matrices outside of
-              the layers.
-            - `compared_with` (str): first model of the command, which this model is compared with.
-            - `log_ratio` (Estimate): mean over inputs of log D of this model minus log D of the first model.
-            - `comparison` (str): comparison of this model with the first one, in words.
-            - `inputs_sha256` (str): SHA-256 hash of the token ids of all inputs: equal if two runs used the
-              same inputs.
+        - `geometric_mean` (Estimate): relative margin D (geometric mean over inputs): larger if predictions
+          are further from flipping.
+        - `mean_log` (Estimate): mean over inputs of log D, for the relative margin D.
+        - `median` (Range): median over inputs of the relative margin D, with a confidence interval.
+        - `mean` (float): arithmetic mean over inputs of the relative margin D; a few very confident inputs
+          dominate it.
+        - `spread` (float): how much the layer's input varies between inputs: standard deviation of a
+          token's entries at the same position.
+        - `inputs` (int): number of inputs that were used.
+        - `ties` (int): number of inputs whose two largest logits are equal (margin 0); all means leave them
+          out.
+        - `flat` (int): number of inputs whose margin does not change with the layer's input (gradient 0);
+          all means leave them out.
+        - `confidence` (float): mean over inputs of the largest predicted probability, which ranks models
+          less well than D.
+        - `extension` (bool): whether the model is a causal language model, for which the relative margin D
+          is not validated.
+        - `total_kappa` (float): condition number κ (median over inputs): changing all weights by a fraction
+          1/κ could flip a prediction.
+        - `kappa_layer` (int): layer with the largest condition number κ, not counting matrices outside of
+          the layers.
+        - `compared_with` (str): first model of the command, which this model is compared with.
+        - `log_ratio` (Estimate): mean over inputs of log D of this model minus log D of the first model.
+        - `comparison` (str): comparison of this model with the first one, in words.
+        - `inputs_sha256` (str): SHA-256 hash of the token ids of all inputs: equal if two runs used the
+          same inputs.
 
-            Its tables are also attributes:
+        Its tables are also attributes:
 
-            - `margins`: the columns model, input, tokens, position, predicted, margin and 4 more.
-            - `condition`: the columns model, layer, kind, name, norm, kappa and 1 more.
-            - `kappa_layers`: the columns model, layer, place, kappa.
-            - `amplification`: the columns model, layer, output, median, max, iterations and 3 more.
-            - `directions`: the columns model, layer, head, kind, rank, log10_scale and 6 more.
-            - `kappa_kinds`: the columns model, kind, kappa.
-            - `pairs`: the columns model, compared_with, inputs.
+        - `margins`: the columns model, input, tokens, position, predicted, margin and 4 more.
+        - `condition`: the columns model, layer, kind, name, norm, kappa and 1 more.
+        - `kappa_layers`: the columns model, layer, place, kappa.
+        - `amplification`: the columns model, layer, output, median, max, iterations and 3 more.
+        - `directions`: the columns model, layer, head, kind, rank, log10_scale and 6 more.
+        - `kappa_kinds`: the columns model, kind, kappa.
+        - `pairs`: the columns model, compared_with, inputs.
 
-            Print it with `show()`, draw it with `plot()`, write a report and its tables with
-            `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
-        Example:
-            >>> import attnlaw
-            >>> model, file = "examples/tiny-decoder", "examples/sentences.txt"
-            >>> attnlaw.margins(model, file=file, limit=12).inputs
-            12
+    Example:
+        >>> import attnlaw
+        >>> model, file = "examples/tiny-decoder", "examples/sentences.txt"
+        >>> attnlaw.margins(model, file=file, limit=12).inputs
+        12
     """
 
 def limit(
@@ -1572,93 +1548,89 @@ def limit(
 ) -> LimitResult:
     """Check whether an attention layer of some width already behaves like its infinite-width limit.
 
-        All weights are random, as before training (arXiv 2506.00846). attnlaw computes how one coordinate of the
-        output of one token is distributed over random weights, at each width and in the limit, and compares the
-        two. As the width grows with the number of heads fixed, the output does not become Gaussian. Numbers in
-        parentheses are standard errors.
+    All weights are random, as before training (arXiv 2506.00846). attnlaw computes how one coordinate of the
+    output of one token is distributed over random weights, at each width and in the limit, and compares the
+    two. As the width grows with the number of heads fixed, the output does not become Gaussian. Numbers in
+    parentheses are standard errors.
 
-    <<<<<<< HEAD
-        An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result.
-    =======
-        An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
-    >>>>>>> docshell
-        For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
-        Args:
-            tokens (int, or several; default 4): Number of random tokens.
-            activation (str, or several; default "identity"): Activation function applied to Gaussian
-                vectors to draw the tokens. One of identity, relu, gelu, gelu_new, silu, clip:C.
-            embeddings (str or path; optional): Checkpoint whose token embeddings are used instead of random
-                tokens.
-            ids (str or list of int; optional): Ids of the tokens whose embeddings are used.
-            gram (str or path; optional): File with the Gram matrix X X^T / n of the tokens: .npy, or text
-                with one row in each line.
-            token (int; default 1): Token whose output is analysed (the chosen token), counted from 1.
-            heads (int, or several; default 2): Number of attention heads.
-            width (float, or several; default inf): Width of the layer; inf is the infinite-width limit.
-            head_width (int, or several; optional): Width of each head. The default is the width of the
-                layer.
-            score ("softmax", "relu", "sigmoid" or "linear", or several; default "softmax"): Function that
-                turns scores into attention weights. Only softmax makes them add up to 1.
-            mask (str, or several; default "none"): Tokens that a token attends to: all (none), itself and
-                earlier ones (causal), or those at most K places away (band:K). One of none, causal, band:K.
-            scaling ("1/sqrt(n)" or "1/n", or several; default "1/sqrt(n)"): Factor that multiplies the
-                attention scores, for width n. With 1/n, scores vanish in the limit.
-            depth (int, or several; default 1): Number of layers. The output of the last one is analysed.
-            residual (bool; default False): Add the input of each layer to its output (residual connection).
-            normalise (bool; default False): Apply RMSNorm before each layer.
-            draws (int; default 50000): Number of random draws for each width. More draws give smaller
-                errors.
-            other_scaling ("1/sqrt(n)" or "1/n"; optional): Also compute the KL divergence to the limit with
-                this other factor of the attention scores.
-            gaussian (bool; default False): Also compute the KL divergence to the Gaussian of equal mean and
-                variance.
-            kernel (bool; default False): Also compute the KL divergence from kernel density estimates, as
-                in arXiv 2506.00846 (biased upwards).
-            seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
-            progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
-                finished parts and the total number of parts.
+    Args:
+        tokens (int, or several; default 4): Number of random tokens.
+        activation (str, or several; default "identity"): Activation function applied to Gaussian
+            vectors to draw the tokens. One of identity, relu, gelu, gelu_new, silu, clip:C.
+        embeddings (str or path; optional): Checkpoint whose token embeddings are used instead of random
+            tokens.
+        ids (str or list of int; optional): Ids of the tokens whose embeddings are used.
+        gram (str or path; optional): File with the Gram matrix X X^T / n of the tokens: .npy, or text
+            with one row in each line.
+        token (int; default 1): Token whose output is analysed (the chosen token), counted from 1.
+        heads (int, or several; default 2): Number of attention heads.
+        width (float, or several; default inf): Width of the layer; inf is the infinite-width limit.
+        head_width (int, or several; optional): Width of each head. The default is the width of the
+            layer.
+        score ("softmax", "relu", "sigmoid" or "linear", or several; default "softmax"): Function that
+            turns scores into attention weights. Only softmax makes them add up to 1.
+        mask (str, or several; default "none"): Tokens that a token attends to: all (none), itself and
+            earlier ones (causal), or those at most K places away (band:K). One of none, causal, band:K.
+        scaling ("1/sqrt(n)" or "1/n", or several; default "1/sqrt(n)"): Factor that multiplies the
+            attention scores, for width n. With 1/n, scores vanish in the limit.
+        depth (int, or several; default 1): Number of layers. The output of the last one is analysed.
+        residual (bool; default False): Add the input of each layer to its output (residual connection).
+        normalise (bool; default False): Apply RMSNorm before each layer.
+        draws (int; default 50000): Number of random draws for each width. More draws give smaller
+            errors.
+        other_scaling ("1/sqrt(n)" or "1/n"; optional): Also compute the KL divergence to the limit with
+            this other factor of the attention scores.
+        gaussian (bool; default False): Also compute the KL divergence to the Gaussian of equal mean and
+            variance.
+        kernel (bool; default False): Also compute the KL divergence from kernel density estimates, as
+            in arXiv 2506.00846 (biased upwards).
+        seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
-        Returns:
-            A result with one row for each case, in the polars table `rows`. If there is one case, its
-            quantities are attributes:
+    Returns:
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
 
-            - `score_variance` (Estimate): variance of the attention score of the chosen token with itself, in
-              the last layer.
-            - `output_variance` (Estimate): variance of one coordinate of the output of the chosen token.
-            - `kurtosis` (Estimate): kurtosis of one coordinate of the output: 3 for a Gaussian, more for
-              heavier tails.
-            - `kl_to_limit` (Estimate): KL divergence of the output from the infinite-width limit in nats; 0
-              means equal.
-            - `w1_to_limit` (Estimate): Wasserstein-1 distance between the output and the infinite-width limit,
-              in the units of the output.
-            - `ks_to_limit` (Estimate): largest difference between the cumulative distributions of the output
-              and of the infinite-width limit (Kolmogorov-Smirnov).
-            - `residual_of_distances` (float): numerical error of the computed densities: how far the area below
-              a density is from 1.
-            - `kl_to_other_limit` (Estimate): KL divergence of the output from the limit with the scaling of
-              --other-scaling, in nats.
-            - `kl_to_gaussian` (Estimate): KL divergence of the output from the Gaussian of equal mean and
-              variance, in nats.
-            - `kernel_kl_to_limit` (float): KL divergence from the limit by kernel density estimates, as in
-              arXiv 2506.00846, which overestimate it.
-            - `path_squared_length` (list[Estimate | None]): squared length of the chosen token divided by the
-              width, before the first and after each layer.
-            - `path_cosine` (list[Estimate | None]): mean cosine between different tokens, before the first and
-              after each layer; 1 means that all are parallel.
+        - `score_variance` (Estimate): variance of the attention score of the chosen token with itself, in
+          the last layer.
+        - `output_variance` (Estimate): variance of one coordinate of the output of the chosen token.
+        - `kurtosis` (Estimate): kurtosis of one coordinate of the output: 3 for a Gaussian, more for
+          heavier tails.
+        - `kl_to_limit` (Estimate): KL divergence of the output from the infinite-width limit in nats; 0
+          means equal.
+        - `w1_to_limit` (Estimate): Wasserstein-1 distance between the output and the infinite-width limit,
+          in the units of the output.
+        - `ks_to_limit` (Estimate): largest difference between the cumulative distributions of the output
+          and of the infinite-width limit (Kolmogorov-Smirnov).
+        - `residual_of_distances` (float): numerical error of the computed densities: how far the area below
+          a density is from 1.
+        - `kl_to_other_limit` (Estimate): KL divergence of the output from the limit with the scaling of
+          --other-scaling, in nats.
+        - `kl_to_gaussian` (Estimate): KL divergence of the output from the Gaussian of equal mean and
+          variance, in nats.
+        - `kernel_kl_to_limit` (float): KL divergence from the limit by kernel density estimates, as in
+          arXiv 2506.00846, which overestimate it.
+        - `path_squared_length` (list[Estimate | None]): squared length of the chosen token divided by the
+          width, before the first and after each layer.
+        - `path_cosine` (list[Estimate | None]): mean cosine between different tokens, before the first and
+          after each layer; 1 means that all are parallel.
 
-            Its tables are also attributes:
+        Its tables are also attributes:
 
-            - `densities`: the columns y, density, gaussian_density, ratio.
+        - `densities`: the columns y, density, gaussian_density, ratio.
 
-            Print it with `show()`, draw it with `plot()`, write a report and its tables with
-            `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
-        Example:
-            >>> import attnlaw
-            >>> result = attnlaw.limit(width=[8, 64], draws=1000)
-            >>> result.rows["width"].to_list(), result[0].output_variance.error < 0.1
-            ([8.0, 64.0], True)
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.limit(width=[8, 64], draws=1000)
+        >>> result.rows["width"].to_list(), result[0].output_variance.error < 0.1
+        ([8.0, 64.0], True)
     """
 
 def attention(
@@ -1684,89 +1656,85 @@ def attention(
 ) -> AttentionResult:
     """Check whether the singular values of random softmax attention are as theory predicts.
 
-        attnlaw draws random layers and compares their singular values with the prediction of arXiv 2610.10033,
-        which assumes orthogonal tokens and random Gaussian weights. First the mean of attention is subtracted.
-        Then there is one singular value for each token, including zeros.
+    attnlaw draws random layers and compares their singular values with the prediction of arXiv 2610.10033,
+    which assumes orthogonal tokens and random Gaussian weights. First the mean of attention is subtracted.
+    Then there is one singular value for each token, including zeros.
 
-    <<<<<<< HEAD
-        An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result.
-    =======
-        An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
-    >>>>>>> docshell
-        For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
-        Args:
-            name (str; optional): Name of the layer in tables and charts.
-            beta (float, or several; default 1.0): Sharpness of attention: standard deviation of the logits
-                in a row of attention.
-            tokens (int, or several; default 256): Number of tokens (orthogonal vectors).
-            heads (int, or several; default 8): Number of heads.
-            head_size (int, or several; default 32): Head size: number of entries of a key.
-            value_size (int, or several; optional): Number of entries of a value (default: the head size).
-            output_size (int, or several; optional): Number of entries of the layer's output (default:
-                number of heads times value size).
-            sharing ("none", "across" or "tied", or several; default "none"): What heads share: nothing
-                (none), one key and value for all heads (across), or keys that are also the values (tied).
-            matrix ("attention", "mean", "values" or "output", or several; default "attention"): Matrix to
-                analyse: attention of all heads side by side, mean over heads, attention times values, or
-                output of the layer.
-            centring ("columns" or "mean"; default "columns"): What to subtract from attention first: the
-                mean of each column (columns), or the constant 1/n (mean).
-            second_order (bool; default False): Correct the prediction for narrow heads (a second-order
-                term, which is not in the paper).
-            draws (int; default 4): Number of random layers to draw; 0 only computes the prediction.
-            ridge (float; default 0.0001): Penalty λ of a ridge regression that reads targets from the
-                output, divided by the mean squared singular value.
-            noise_variance (float; default 0.1): Noise variance of the regression targets, times n/(d_O m),
-                where m is the mean squared singular value.
-            loss (float; default 0.1): Training loss that the regression should reach, as a share of the
-                loss at the start.
-            seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
-            progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
-                finished parts and the total number of parts.
+    Args:
+        name (str; optional): Name of the layer in tables and charts.
+        beta (float, or several; default 1.0): Sharpness of attention: standard deviation of the logits
+            in a row of attention.
+        tokens (int, or several; default 256): Number of tokens (orthogonal vectors).
+        heads (int, or several; default 8): Number of heads.
+        head_size (int, or several; default 32): Head size: number of entries of a key.
+        value_size (int, or several; optional): Number of entries of a value (default: the head size).
+        output_size (int, or several; optional): Number of entries of the layer's output (default:
+            number of heads times value size).
+        sharing ("none", "across" or "tied", or several; default "none"): What heads share: nothing
+            (none), one key and value for all heads (across), or keys that are also the values (tied).
+        matrix ("attention", "mean", "values" or "output", or several; default "attention"): Matrix to
+            analyse: attention of all heads side by side, mean over heads, attention times values, or
+            output of the layer.
+        centring ("columns" or "mean"; default "columns"): What to subtract from attention first: the
+            mean of each column (columns), or the constant 1/n (mean).
+        second_order (bool; default False): Correct the prediction for narrow heads (a second-order
+            term, which is not in the paper).
+        draws (int; default 4): Number of random layers to draw; 0 only computes the prediction.
+        ridge (float; default 0.0001): Penalty λ of a ridge regression that reads targets from the
+            output, divided by the mean squared singular value.
+        noise_variance (float; default 0.1): Noise variance of the regression targets, times n/(d_O m),
+            where m is the mean squared singular value.
+        loss (float; default 0.1): Training loss that the regression should reach, as a share of the
+            loss at the start.
+        seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
-        Returns:
-            A result with one row for each case, in the polars table `rows`. If there is one case, its
-            quantities are attributes:
+    Returns:
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
 
-            - `equivalent_w1` (Estimate): mean distance (Wasserstein-1) between squared singular values of
-              random layers and of their Gaussian equivalent (attention replaced by a Gaussian matrix), divided
-              by the mean.
-            - `equivalent_distance` (Estimate): largest difference between the cumulative distributions of
-              random layers and of their Gaussian equivalent (attention replaced by a Gaussian matrix).
-            - `law_w1` (Estimate): mean distance (Wasserstein-1) between the squared singular values of random
-              layers and the predicted ones, divided by their mean.
-            - `law_distance` (Estimate): largest difference between the cumulative distributions of random
-              layers and of the prediction (Kolmogorov-Smirnov).
-            - `mean` (float): predicted mean of the squared singular values.
-            - `edges` (list[float]): lower and upper end of each interval of predicted squared singular values,
-              in increasing order.
-            - `atom_at_zero` (float): predicted share of singular values that are zero.
-            - `spike` (float): predicted squared singular value above all others, if only the constant 1/n is
-              subtracted (our extension).
-            - `spike_found` (Estimate): largest squared singular value of the drawn layers, if only the constant
-              1/n is subtracted.
-            - `coefficient_error` (float): squared error of a ridge regression on the layer's output, relative
-              to learning nothing (1).
-            - `degrees_of_freedom` (float): number of directions that a ridge regression on the output uses,
-              divided by the number of tokens.
-            - `arrival_time` (float): training time until a linear regression on the output reaches the target
-              loss, times the mean squared singular value.
+        - `equivalent_w1` (Estimate): mean distance (Wasserstein-1) between squared singular values of
+          random layers and of their Gaussian equivalent (attention replaced by a Gaussian matrix), divided
+          by the mean.
+        - `equivalent_distance` (Estimate): largest difference between the cumulative distributions of
+          random layers and of their Gaussian equivalent (attention replaced by a Gaussian matrix).
+        - `law_w1` (Estimate): mean distance (Wasserstein-1) between the squared singular values of random
+          layers and the predicted ones, divided by their mean.
+        - `law_distance` (Estimate): largest difference between the cumulative distributions of random
+          layers and of the prediction (Kolmogorov-Smirnov).
+        - `mean` (float): predicted mean of the squared singular values.
+        - `edges` (list[float]): lower and upper end of each interval of predicted squared singular values,
+          in increasing order.
+        - `atom_at_zero` (float): predicted share of singular values that are zero.
+        - `spike` (float): predicted squared singular value above all others, if only the constant 1/n is
+          subtracted (our extension).
+        - `spike_found` (Estimate): largest squared singular value of the drawn layers, if only the constant
+          1/n is subtracted.
+        - `coefficient_error` (float): squared error of a ridge regression on the layer's output, relative
+          to learning nothing (1).
+        - `degrees_of_freedom` (float): number of directions that a ridge regression on the output uses,
+          divided by the number of tokens.
+        - `arrival_time` (float): training time until a linear regression on the output reaches the target
+          loss, times the mean squared singular value.
 
-            Its tables are also attributes:
+        Its tables are also attributes:
 
-            - `law_densities`: the columns x, density, interval.
-            - `drawn_values`: the columns value.
-            - `quantiles`: the columns level, law, drawn.
+        - `law_densities`: the columns x, density, interval.
+        - `drawn_values`: the columns value.
+        - `quantiles`: the columns level, law, drawn.
 
-            Print it with `show()`, draw it with `plot()`, write a report and its tables with
-            `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
-        Example:
-            >>> import attnlaw
-            >>> result = attnlaw.attention(tokens=200, heads=4, head_size=50, beta=0.5)
-            >>> round(result.mean, 3), result.law_distance.value < 0.05
-            (0.284, True)
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.attention(tokens=200, heads=4, head_size=50, beta=0.5)
+        >>> round(result.mean, 3), result.law_distance.value < 0.05
+        (0.284, True)
     """
 
 def init(
@@ -1788,91 +1756,87 @@ def init(
 ) -> InitResult:
     """Check how a Transformer starts before training, with random weights as its config.json describes them.
 
-        attnlaw reads only config.json, and no weights of a checkpoint. It computes signals, tokens, attention and
-        loss as means over random initialisations, exact at the width of the model for the given tokens. Weights
-        are distributed as the transformers library draws them; the authors of the model may have used other
-        values. The limits of infinite width extend arXiv 2506.00846, which covers the attention of one layer.
+    attnlaw reads only config.json, and no weights of a checkpoint. It computes signals, tokens, attention and
+    loss as means over random initialisations, exact at the width of the model for the given tokens. Weights
+    are distributed as the transformers library draws them; the authors of the model may have used other
+    values. The limits of infinite width extend arXiv 2506.00846, which covers the attention of one layer.
 
-    <<<<<<< HEAD
-        An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result.
-    =======
-        An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
-    >>>>>>> docshell
-        For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
-        Args:
-            model (str or path, or several): Model: a config.json, its folder, a hub id, or one of gpt2,
-                bert and llama-7b.
-            more: Further values of model.
-            std (float, or several; optional): Standard deviation of the initial weights. The default is the
-                value in the config.
-            depth (int, or several; optional): Number of layers. The default is the number in the config.
-            width (str, or several; default "own"): Width of the model: unchanged (own), infinite (inf), or
-                a number to which the model is scaled.
-            keep ("heads" or "head-width", or several; default "heads"): What stays fixed if the width
-                changes: the number of heads, or the width of a head.
-            scaling ("1/sqrt(d)" or "1/d", or several; default "1/sqrt(d)"): Factor that multiplies the
-                attention scores, where d is the width of a head. muP uses 1/d.
-            tokens (int, or several; default 16): Number of random input tokens, all different.
-            ids (str or list of int; optional): Token ids of the input. Only which ids are equal matters,
-                not which ids they are.
-            padding (int; default 0): Number of tokens at the end of the input that are padding.
-            draws (int; default 100): Number of random initialisations to average over.
-            units (int; default 0): Draw only this many hidden units of an MLP, which is faster: means and
-                covariances stay exact. 0 draws all.
-            gradients (int; default 0): Also compute gradient norms over this many initialisations, at the
-                model's own width (needs attnlaw[lens]).
-            seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
-            progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
-                finished parts and the total number of parts.
+    Args:
+        model (str or path, or several): Model: a config.json, its folder, a hub id, or one of gpt2,
+            bert and llama-7b.
+        more: Further values of model.
+        std (float, or several; optional): Standard deviation of the initial weights. The default is the
+            value in the config.
+        depth (int, or several; optional): Number of layers. The default is the number in the config.
+        width (str, or several; default "own"): Width of the model: unchanged (own), infinite (inf), or
+            a number to which the model is scaled.
+        keep ("heads" or "head-width", or several; default "heads"): What stays fixed if the width
+            changes: the number of heads, or the width of a head.
+        scaling ("1/sqrt(d)" or "1/d", or several; default "1/sqrt(d)"): Factor that multiplies the
+            attention scores, where d is the width of a head. muP uses 1/d.
+        tokens (int, or several; default 16): Number of random input tokens, all different.
+        ids (str or list of int; optional): Token ids of the input. Only which ids are equal matters,
+            not which ids they are.
+        padding (int; default 0): Number of tokens at the end of the input that are padding.
+        draws (int; default 100): Number of random initialisations to average over.
+        units (int; default 0): Draw only this many hidden units of an MLP, which is faster: means and
+            covariances stay exact. 0 draws all.
+        gradients (int; default 0): Also compute gradient norms over this many initialisations, at the
+            model's own width (needs attnlaw[lens]).
+        seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
-        Returns:
-            A result with one row for each case, in the polars table `rows`. If there is one case, its
-            quantities are attributes:
+    Returns:
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
 
-            - `model_width` (int): width of the model; empty in the limit of infinite width.
-            - `rms` (Estimate): root mean square of the entries of the residual stream after the last layer.
-            - `cosine` (Estimate): mean cosine between different tokens after the last layer; 1 means that all
-              are parallel.
-            - `cosine_spread` (float): how much the mean cosine between tokens varies between random
-              initialisations (standard deviation).
-            - `effective_rank` (Estimate): effective number of directions that the tokens span after the last
-              layer; fractions are possible.
-            - `score_sd` (Estimate): standard deviation of the attention scores in the first layer.
-            - `entropy` (Estimate): mean entropy of attention in the first layer, divided by that of uniform
-              attention: 1 means uniform.
-            - `logit_sd` (Estimate): standard deviation of the output logit of a token that is not in the input.
-            - `loss` (Estimate): mean loss before training in nats, for the next token (BERT: the token itself);
-              approximate for more than 4096 token ids.
-            - `loss_spread` (float): how much the initial loss varies between random initialisations (standard
-              deviation, in nats).
-            - `uniform_loss` (float): loss of a uniform guess in nats: ln V for a vocabulary of V tokens.
-            - `own_probability` (Estimate): mean probability that the untrained model gives to the token that it
-              just read.
-            - `own_cosine` (Estimate): mean cosine between a token after the last layer and its own embedding,
-              if input and output embeddings are shared.
-            - `angle_exponent` (Estimate): rate at which angles between tokens shrink: slope per layer of log(1
-              − mean cosine); negative if tokens become alike.
-            - `gradient_norm` (Estimate): norm of the gradient of the loss with respect to the weight matrices
-              of all layers.
-            - `gradient_exponent` (Estimate): growth of the gradient norm from layer to layer: mean slope of its
-              logarithm.
-            - `initialiser` (str): library and version whose rule for random initial weights is used.
+        - `model_width` (int): width of the model; empty in the limit of infinite width.
+        - `rms` (Estimate): root mean square of the entries of the residual stream after the last layer.
+        - `cosine` (Estimate): mean cosine between different tokens after the last layer; 1 means that all
+          are parallel.
+        - `cosine_spread` (float): how much the mean cosine between tokens varies between random
+          initialisations (standard deviation).
+        - `effective_rank` (Estimate): effective number of directions that the tokens span after the last
+          layer; fractions are possible.
+        - `score_sd` (Estimate): standard deviation of the attention scores in the first layer.
+        - `entropy` (Estimate): mean entropy of attention in the first layer, divided by that of uniform
+          attention: 1 means uniform.
+        - `logit_sd` (Estimate): standard deviation of the output logit of a token that is not in the input.
+        - `loss` (Estimate): mean loss before training in nats, for the next token (BERT: the token itself);
+          approximate for more than 4096 token ids.
+        - `loss_spread` (float): how much the initial loss varies between random initialisations (standard
+          deviation, in nats).
+        - `uniform_loss` (float): loss of a uniform guess in nats: ln V for a vocabulary of V tokens.
+        - `own_probability` (Estimate): mean probability that the untrained model gives to the token that it
+          just read.
+        - `own_cosine` (Estimate): mean cosine between a token after the last layer and its own embedding,
+          if input and output embeddings are shared.
+        - `angle_exponent` (Estimate): rate at which angles between tokens shrink: slope per layer of log(1
+          − mean cosine); negative if tokens become alike.
+        - `gradient_norm` (Estimate): norm of the gradient of the loss with respect to the weight matrices
+          of all layers.
+        - `gradient_exponent` (Estimate): growth of the gradient norm from layer to layer: mean slope of its
+          logarithm.
+        - `initialiser` (str): library and version whose rule for random initial weights is used.
 
-            Its tables are also attributes:
+        Its tables are also attributes:
 
-            - `layers`: the columns layer, rms, rms_spread, rms_low, rms_high, cosine and 19 more.
-            - `gradients`: the columns layer, matrix, gradient, gradient_spread, gradient_low, gradient_high.
-            - `architecture`: the columns model_type, random.
+        - `layers`: the columns layer, rms, rms_spread, rms_low, rms_high, cosine and 19 more.
+        - `gradients`: the columns layer, matrix, gradient, gradient_spread, gradient_low, gradient_high.
+        - `architecture`: the columns model_type, random.
 
-            Print it with `show()`, draw it with `plot()`, write a report and its tables with
-            `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
-        Example:
-            >>> import attnlaw
-            >>> result = attnlaw.init("examples/tiny-decoder", tokens=4, draws=2)
-            >>> result.record.draws
-            2
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.init("examples/tiny-decoder", tokens=4, draws=2)
+        >>> result.record.draws
+        2
     """
 
 def learn(
@@ -1904,98 +1868,94 @@ def learn(
 ) -> LearnResult:
     """Predict what a single attention head learns from n samples.
 
-        Tokens x_a are Gaussian vectors of dimension d. A head with the matrix S gives two tokens a and b the
-        attention score h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are the scores of a target matrix S*, plain or
-        through a row softmax, with optional noise. The model that learns from the labels (the student) finds a
-        matrix Ŝ. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian d × m₀ matrix. Predictions
-        are for large d (arXiv 2509.24914, 2506.01582).
+    Tokens x_a are Gaussian vectors of dimension d. A head with the matrix S gives two tokens a and b the
+    attention score h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are the scores of a target matrix S*, plain or
+    through a row softmax, with optional noise. The model that learns from the labels (the student) finds a
+    matrix Ŝ. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian d × m₀ matrix. Predictions
+    are for large d (arXiv 2509.24914, 2506.01582).
 
-    <<<<<<< HEAD
-        An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result.
-    =======
-        An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
-    >>>>>>> docshell
-        For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
-        Args:
-            alpha (float, or several; default 0.2): Number of training samples, divided by d² for tokens of
-                dimension d.
-            tokens (int, or several; default 1): Number of tokens in each sample.
-            output ("linear", "softmax" or "hardmax", or several; default "linear"): What the labels are:
-                attention scores (linear), attention weights (softmax), or which score is largest (hardmax,
-                bayes student only).
-            beta (float, or several; default 1.0): Inverse temperature of the softmax: larger values make
-                attention sharper.
-            loss ("squared" or "cross-entropy", or several; default "squared"): Training loss: squared error
-                of the attention weights, or cross-entropy of the attended key (one query, two keys).
-            soft_labels (bool; default False): Use the target's attention weights as labels, instead of one
-                key drawn from them.
-            attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share
-                weights: tied, S = WWᵀ/√(md), or untied, S = W_Q W_Kᵀ/√(md).
-            pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Pairs (query, key)
-                that have labels: with keys of another sequence (cross), earlier keys (causal), or all
-                different tokens (distinct).
-            target_rank (float, or several; default 0.5): Rank of the target matrix (the matrix to learn),
-                divided by the token dimension d.
-            target_spike (float, or several; optional): One large eigenvalue of the target matrix, apart
-                from all others (untied: singular value).
-            target_exponent (float, or several; optional): Exponent γ above 1/2: the target matrix has the
-                eigenvalues k^−γ for k = 1 to d, in place of a rank.
-            target_dimension (int, or several; default 1000000): Token dimension d, if the target matrix has
-                power-law eigenvalues.
-            target_eigenvalues (str or path; optional): Eigenvalues of the target matrix: numbers with
-                commas, or a file (.npy, or lines with an eigenvalue and an optional weight).
-            noise (float, or several; default 0.0): Variance of the noise that is added to the labels.
-            weight_decay (float, or several; default 0.1): Weight decay λ: adds λ‖W‖²/√κ to the loss for
-                factors W with κd columns (untied: half as much), or λd‖S‖² for the direct student.
-            width (float, or several; optional): Width of the student's factors divided by d. It only
-                matters below the rank that they would learn.
-            flow_time (float, or several; optional): Stop training the direct student early, at time t = 2d
-                · learning rate · steps (full-batch gradient descent).
-            student ("factorized", "direct" or "bayes", or several; default "factorized"): Model that learns
-                (student): a product of two factors (factorized), one matrix (direct), or the best possible
-                estimate (bayes).
-            thresholds (bool; default False): Also show how many samples the student needs to find the
-                target matrix exactly (not for hardmax labels).
-            spectrum (bool; default False): Also show the predicted density of the learned matrix's
-                eigenvalues, as a table.
-            progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
-                finished parts and the total number of parts.
+    Args:
+        alpha (float, or several; default 0.2): Number of training samples, divided by d² for tokens of
+            dimension d.
+        tokens (int, or several; default 1): Number of tokens in each sample.
+        output ("linear", "softmax" or "hardmax", or several; default "linear"): What the labels are:
+            attention scores (linear), attention weights (softmax), or which score is largest (hardmax,
+            bayes student only).
+        beta (float, or several; default 1.0): Inverse temperature of the softmax: larger values make
+            attention sharper.
+        loss ("squared" or "cross-entropy", or several; default "squared"): Training loss: squared error
+            of the attention weights, or cross-entropy of the attended key (one query, two keys).
+        soft_labels (bool; default False): Use the target's attention weights as labels, instead of one
+            key drawn from them.
+        attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share
+            weights: tied, S = WWᵀ/√(md), or untied, S = W_Q W_Kᵀ/√(md).
+        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Pairs (query, key)
+            that have labels: with keys of another sequence (cross), earlier keys (causal), or all
+            different tokens (distinct).
+        target_rank (float, or several; default 0.5): Rank of the target matrix (the matrix to learn),
+            divided by the token dimension d.
+        target_spike (float, or several; optional): One large eigenvalue of the target matrix, apart
+            from all others (untied: singular value).
+        target_exponent (float, or several; optional): Exponent γ above 1/2: the target matrix has the
+            eigenvalues k^−γ for k = 1 to d, in place of a rank.
+        target_dimension (int, or several; default 1000000): Token dimension d, if the target matrix has
+            power-law eigenvalues.
+        target_eigenvalues (str or path; optional): Eigenvalues of the target matrix: numbers with
+            commas, or a file (.npy, or lines with an eigenvalue and an optional weight).
+        noise (float, or several; default 0.0): Variance of the noise that is added to the labels.
+        weight_decay (float, or several; default 0.1): Weight decay λ: adds λ‖W‖²/√κ to the loss for
+            factors W with κd columns (untied: half as much), or λd‖S‖² for the direct student.
+        width (float, or several; optional): Width of the student's factors divided by d. It only
+            matters below the rank that they would learn.
+        flow_time (float, or several; optional): Stop training the direct student early, at time t = 2d
+            · learning rate · steps (full-batch gradient descent).
+        student ("factorized", "direct" or "bayes", or several; default "factorized"): Model that learns
+            (student): a product of two factors (factorized), one matrix (direct), or the best possible
+            estimate (bayes).
+        thresholds (bool; default False): Also show how many samples the student needs to find the
+            target matrix exactly (not for hardmax labels).
+        spectrum (bool; default False): Also show the predicted density of the learned matrix's
+            eigenvalues, as a table.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
-        Returns:
-            A result with one row for each case, in the polars table `rows`. If there is one case, its
-            quantities are attributes:
+    Returns:
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
 
-            - `estimation_error` (Estimate): squared Frobenius distance between the learned and the target
-              matrix, divided by the token dimension d.
-            - `training_loss` (Estimate): mean loss on the training samples, without the weight-decay term.
-            - `rank_fraction` (Estimate): rank of the learned matrix, divided by the token dimension d.
-            - `trace` (Estimate): mean eigenvalue of the learned matrix.
-            - `nuclear_norm` (Estimate): mean singular value of the learned matrix (untied attention).
-            - `wrong_keys` (Estimate): share of new queries for which the learned head attends most to a wrong
-              key.
+        - `estimation_error` (Estimate): squared Frobenius distance between the learned and the target
+          matrix, divided by the token dimension d.
+        - `training_loss` (Estimate): mean loss on the training samples, without the weight-decay term.
+        - `rank_fraction` (Estimate): rank of the learned matrix, divided by the token dimension d.
+        - `trace` (Estimate): mean eigenvalue of the learned matrix.
+        - `nuclear_norm` (Estimate): mean singular value of the learned matrix (untied attention).
+        - `wrong_keys` (Estimate): share of new queries for which the learned head attends most to a wrong
+          key.
 
-            Further quantities: prediction_error, overlap, norm, angle, noise_level, threshold, cut,
-            smallest_value, stability, shrinkage, relative_error, approximation_error, underfitting_error,
-            overfitting_error, adapter_noise, residual, atom_at_zero, edges, top_edge, outlier_locations,
-            outlier_overlaps, outlier_targets, outlier, observations, leading_error, predicted_exponent,
-            threshold_recovery, threshold_feasibility, threshold_bayes, threshold_direct,
-            threshold_own_recovery, threshold_interpolation, threshold_peak_error.
+        Further quantities: prediction_error, overlap, norm, angle, noise_level, threshold, cut,
+        smallest_value, stability, shrinkage, relative_error, approximation_error, underfitting_error,
+        overfitting_error, adapter_noise, residual, atom_at_zero, edges, top_edge, outlier_locations,
+        outlier_overlaps, outlier_targets, outlier, observations, leading_error, predicted_exponent,
+        threshold_recovery, threshold_feasibility, threshold_bayes, threshold_direct,
+        threshold_own_recovery, threshold_interpolation, threshold_peak_error.
 
-            Its tables are also attributes:
+        Its tables are also attributes:
 
-            - `predicted_spectra`: the columns x, density, interval.
+        - `predicted_spectra`: the columns x, density, interval.
 
-            Print it with `show()`, draw it with `plot()`, write a report and its tables with
-            `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
-        Example:
-            >>> import attnlaw
-            >>> attnlaw.learn(alpha=0.2).estimation_error.value < attnlaw.learn(alpha=0.1).estimation_error.value
-            True
-            >>> curve = attnlaw.learn(alpha=[0.1, 0.2], noise=0.5)
-            >>> len(curve), curve[0].status
-            (2, 'done')
+    Example:
+        >>> import attnlaw
+        >>> attnlaw.learn(alpha=0.2).estimation_error.value < attnlaw.learn(alpha=0.1).estimation_error.value
+        True
+        >>> curve = attnlaw.learn(alpha=[0.1, 0.2], noise=0.5)
+        >>> len(curve), curve[0].status
+        (2, 'done')
     """
 
 def dynamics(
@@ -2024,97 +1984,93 @@ def dynamics(
 ) -> DynamicsResult:
     """Compute how a single attention head learns from samples that it sees once (arXiv 2609.03858).
 
-        Tokens are Gaussian vectors of dimension d. The target matrix is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of
-        two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
-        (y_ab − ŷ_ab)². The time of training is the learning rate times the number of steps, divided by d.
+    Tokens are Gaussian vectors of dimension d. The target matrix is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of
+    two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
+    (y_ab − ŷ_ab)². The time of training is the learning rate times the number of steps, divided by d.
 
-    <<<<<<< HEAD
-        An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result.
-    =======
-        An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
-    >>>>>>> docshell
-        For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
-        Args:
-            times (str; default "0.001:1:61"): Training times to report (time = learning rate × steps / d),
-                evenly spaced on a log scale, after time 0.
-            attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share
-                weights: tied, S = WWᵀ, or untied, S = UVᵀ (factorized students only, all ordered pairs).
-            student ("factorized" or "direct", or several; default "factorized"): Model that learns
-                (student): a product of two factors (factorized) or one matrix (direct).
-            width (float, or several; default 1.0): Width of the trained factors, divided by the token
-                dimension d; inf means an orthogonal start.
-            scale (float, or several; default 0.7): Size of the initial matrix S₀: its mean eigenvalue
-                (untied: that of U₀U₀ᵀ; direct student: root mean square eigenvalue).
-            scale_key (float, or several; optional): Size of the initial key factor V₀, if it differs from
-                that of the query factor U₀ (untied).
-            learning_rate (float, or several; default 0.0): Learning rate of SGD, times d / batch size. 0
-                means infinitely small steps (gradient flow).
-            decay (float, or several; default 0.0): Weight decay γ, which adds γ/(2d) times the sum of
-                squared weights to the loss.
-            tokens (int, or several; default 1): Number of tokens in each sample.
-            output ("linear", "softmax", "hermite2" or "hermite3", or several; default "linear"): What the
-                labels are: attention scores (linear), attention weights (softmax), or a Hermite polynomial
-                of the scores.
-            beta (float, or several; default 1.0): Inverse temperature of the softmax: larger values make
-                attention sharper.
-            target_rank (float, or several; default 0.5): Rank of the target matrix (the matrix to learn),
-                divided by the token dimension d.
-            target_spike (float, or several; optional): One large eigenvalue of the target matrix, apart
-                from all others (tied attention only).
-            target_exponent (float, or several; optional): Exponent γ above 1/2: the target matrix has the
-                eigenvalues k^−γ for k = 1 to d, in place of a rank.
-            target_dimension (int, or several; default 1000000): Token dimension d, if the target matrix has
-                power-law eigenvalues.
-            target_eigenvalues (str or path; optional): Eigenvalues of the target matrix: numbers with
-                commas, or a file (.npy, or lines with an eigenvalue and an optional weight).
-            noise (float, or several; default 0.0): Variance of the noise that is added to the labels.
-            spectrum (bool; default False): Also show the learned eigenvalues at five times, and when a
-                large eigenvalue of the target becomes visible.
-            statics (bool; default False): Also show the errors of two models that may reuse all samples:
-                trained with the best weight decay, and the best possible one.
-            progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
-                finished parts and the total number of parts.
+    Args:
+        times (str; default "0.001:1:61"): Training times to report (time = learning rate × steps / d),
+            evenly spaced on a log scale, after time 0.
+        attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share
+            weights: tied, S = WWᵀ, or untied, S = UVᵀ (factorized students only, all ordered pairs).
+        student ("factorized" or "direct", or several; default "factorized"): Model that learns
+            (student): a product of two factors (factorized) or one matrix (direct).
+        width (float, or several; default 1.0): Width of the trained factors, divided by the token
+            dimension d; inf means an orthogonal start.
+        scale (float, or several; default 0.7): Size of the initial matrix S₀: its mean eigenvalue
+            (untied: that of U₀U₀ᵀ; direct student: root mean square eigenvalue).
+        scale_key (float, or several; optional): Size of the initial key factor V₀, if it differs from
+            that of the query factor U₀ (untied).
+        learning_rate (float, or several; default 0.0): Learning rate of SGD, times d / batch size. 0
+            means infinitely small steps (gradient flow).
+        decay (float, or several; default 0.0): Weight decay γ, which adds γ/(2d) times the sum of
+            squared weights to the loss.
+        tokens (int, or several; default 1): Number of tokens in each sample.
+        output ("linear", "softmax", "hermite2" or "hermite3", or several; default "linear"): What the
+            labels are: attention scores (linear), attention weights (softmax), or a Hermite polynomial
+            of the scores.
+        beta (float, or several; default 1.0): Inverse temperature of the softmax: larger values make
+            attention sharper.
+        target_rank (float, or several; default 0.5): Rank of the target matrix (the matrix to learn),
+            divided by the token dimension d.
+        target_spike (float, or several; optional): One large eigenvalue of the target matrix, apart
+            from all others (tied attention only).
+        target_exponent (float, or several; optional): Exponent γ above 1/2: the target matrix has the
+            eigenvalues k^−γ for k = 1 to d, in place of a rank.
+        target_dimension (int, or several; default 1000000): Token dimension d, if the target matrix has
+            power-law eigenvalues.
+        target_eigenvalues (str or path; optional): Eigenvalues of the target matrix: numbers with
+            commas, or a file (.npy, or lines with an eigenvalue and an optional weight).
+        noise (float, or several; default 0.0): Variance of the noise that is added to the labels.
+        spectrum (bool; default False): Also show the learned eigenvalues at five times, and when a
+            large eigenvalue of the target becomes visible.
+        statics (bool; default False): Also show the errors of two models that may reuse all samples:
+            trained with the best weight decay, and the best possible one.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
-        Returns:
-            A result with one row for each case, in the polars table `rows`. If there is one case, its
-            quantities are attributes:
+    Returns:
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
 
-            - `recovery_time` (float): training time at which the alignment with the target first reaches 0.5.
-            - `recovery_time_90` (float): training time at which the alignment with the target first reaches
-              0.9.
-            - `recovery_samples` (float): number of samples, divided by d², at which the alignment first reaches
-              0.5; empty for gradient flow.
-            - `alignment` (Estimate): cosine between the learned and the target matrix: 0 means nothing learned,
-              1 means equal up to a factor.
-            - `estimation_error` (Estimate): squared Frobenius distance between the learned and the target
-              matrix, divided by the token dimension d.
-            - `prediction_error` (Estimate): mean loss on new samples with noise-free labels.
-            - `overlap` (Estimate): inner product of the learned and the target matrix, divided by the token
-              dimension d.
-            - `norm` (Estimate): squared Frobenius norm of the learned matrix, divided by the token dimension d.
-            - `trace` (Estimate): mean eigenvalue of the learned matrix.
-            - `samples` (float): number of samples seen in the whole training, divided by d²; empty for gradient
-              flow.
-            - `plateaus` (list[float]): start and end of each interval of training time in which nothing is
-              learned (plateaus).
-            - `largest_rate` (float): largest learning rate at which training stays at the target matrix.
-            - `plateau_error` (float): error E that SGD with this learning rate cannot get below.
+        - `recovery_time` (float): training time at which the alignment with the target first reaches 0.5.
+        - `recovery_time_90` (float): training time at which the alignment with the target first reaches
+          0.9.
+        - `recovery_samples` (float): number of samples, divided by d², at which the alignment first reaches
+          0.5; empty for gradient flow.
+        - `alignment` (Estimate): cosine between the learned and the target matrix: 0 means nothing learned,
+          1 means equal up to a factor.
+        - `estimation_error` (Estimate): squared Frobenius distance between the learned and the target
+          matrix, divided by the token dimension d.
+        - `prediction_error` (Estimate): mean loss on new samples with noise-free labels.
+        - `overlap` (Estimate): inner product of the learned and the target matrix, divided by the token
+          dimension d.
+        - `norm` (Estimate): squared Frobenius norm of the learned matrix, divided by the token dimension d.
+        - `trace` (Estimate): mean eigenvalue of the learned matrix.
+        - `samples` (float): number of samples seen in the whole training, divided by d²; empty for gradient
+          flow.
+        - `plateaus` (list[float]): start and end of each interval of training time in which nothing is
+          learned (plateaus).
+        - `largest_rate` (float): largest learning rate at which training stays at the target matrix.
+        - `plateau_error` (float): error E that SGD with this learning rate cannot get below.
 
-            Its tables are also attributes:
+        Its tables are also attributes:
 
-            - `trajectory`: the columns time, samples, alignment, estimation_error, prediction_error, overlap
-              and 2 more.
-            - `spectra`: the columns time, x, density.
-            - `tracks`: the columns time, target, location, squared_overlap, edge.
-            - `statics`: the columns samples, minimiser_error, bayes_error.
+        - `trajectory`: the columns time, samples, alignment, estimation_error, prediction_error, overlap
+          and 2 more.
+        - `spectra`: the columns time, x, density.
+        - `tracks`: the columns time, target, location, squared_overlap, edge.
+        - `statics`: the columns samples, minimiser_error, bayes_error.
 
-            Print it with `show()`, draw it with `plot()`, write a report and its tables with
-            `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
-        Example:
-            >>> import attnlaw
-            >>> result = attnlaw.dynamics(output="linear")
-            >>> round(result.alignment.value, 2)
-            1.0
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.dynamics(output="linear")
+        >>> round(result.alignment.value, 2)
+        1.0
     """

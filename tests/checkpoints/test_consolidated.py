@@ -155,13 +155,7 @@ def test_parts_that_do_not_make_one_model(llama: torch.nn.Module, tmp_path: Path
     kept = [file.read_bytes() for file in files]
 
     files[3].unlink()
-<<<<<<< HEAD
-    refusal(
-        tmp_path, "consolidated.*.pth", "has 6 of 24 input columns", "4 files, but found 3", "download all"
-    )
-=======
     refusal(tmp_path, "consolidated.*.pth", "has 6 of 24 input columns", "but found 3", "download all")
->>>>>>> docshell
     files[1].unlink()
     refusal(tmp_path, "consolidated.01.pth is missing")
     for file, data in zip(files, kept, strict=True):

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 WIDTH = 100
 SEVERAL = """
 
-<<<<<<< HEAD
-An argument with "or several" takes a list, a range or an array. Each value becomes a case of the result."""
-=======
 An argument with "or several" takes a list, a range or an array. Each value is a case of the result."""
->>>>>>> docshell
 RANGES = """
 For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works."""
 PROGRESS = (
