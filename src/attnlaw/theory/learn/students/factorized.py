@@ -64,7 +64,7 @@ SMALL_WEIGHT_DECAY = 0.02
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """The solution for several problems. Only the number `steps` is common to all of them."""
+    """The solution of the equations for several problems. `steps` is the number of steps for all."""
 
     delta: Reals
     eps: Reals
@@ -198,7 +198,7 @@ def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: R
 
 
 def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int = SIZE) -> float | None:
-    """Return the stability indicator of a problem, unstable above 1, or None without a cut."""
+    """Return the stability indicator of one problem (unstable above 1), or None without a cut."""
     b, cut = float(point.b[member]), float(point.cut[member])
     if not cut > b:
         return None
