@@ -37,7 +37,7 @@ POWER_STEPS = 1
 
 
 def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = None) -> Spectrum:
-    """Approximate the spectrum of a float64 matrix by nodes and multiplicities, with errors.
+    """Approximate the spectrum of a float64 matrix by a few values with multiplicities and errors.
 
     The largest singular value, the (2,1) norm and the (1,1) norm are computed, not estimated. A matrix whose
     shorter side is at most 2 `DEFLATED` is factorised, because an approximation would not be faster. If you

@@ -96,8 +96,8 @@ def spectrum_and_roots(
 ) -> HeadSpectrum:
     """Compute the spectrum of a product, and the triangular factors of both of its sides.
 
-    If `quick` is true, the function uses Cholesky factors where they are precise enough. For the pair
-    `folded` it always does. With a `seed`, the (1,1) norm is estimated from a random sample of columns.
+    If `quick` is true, the function uses Cholesky factors where they are precise enough. It always uses them
+    for `folded`. With a `seed`, the (1,1) norm is estimated from a random sample of columns.
     """
     scaled_left, left_scale = power_scaled(left)
     scaled_right, right_scale = power_scaled(right)

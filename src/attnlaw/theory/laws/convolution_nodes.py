@@ -189,8 +189,7 @@ def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Re
 
     Returns:
         The arrays first, last, low and high. An interval reaches from `s[first] + low` to `s[last] + high`.
-        Ends are measured from an atom, because an interval can be narrower than the rounding error of the
-        positions s.
+        Ends are measured from an atom, because rounding errors of s can exceed the length of an interval.
     """
     width = np.diff(s) / a
     # A gap can only open if the two neighbours alone leave room for it.

@@ -24,7 +24,7 @@ ComplexArray = npt.NDArray[np.complex128]
 
 
 class Streams(NamedTuple):
-    """The random generators of a chunk. Runs with the same seed share them across widths."""
+    """The random generators of a chunk. Runs with the same seed use the same ones at every width."""
 
     normals: np.random.Generator  # of numbers that the limit draws too
     widths: np.random.Generator  # of numbers that only a finite width needs (Bartlett's factors)

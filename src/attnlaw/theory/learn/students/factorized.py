@@ -291,7 +291,7 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
 
     Both have the same minimum, but the number of steps of L-BFGS grows like 1/sqrt(lt). The method for S
     (splitting) does not converge if there are too many data to fit, where L-BFGS is fast again. Narrow
-    factors have no convex problem.
+    factors are always trained by L-BFGS.
     """
     form = solvers.TIED_FACTORS if problem.sides == 1 else solvers.PAIR_FACTORS
     size, decay = risk.sensing.shape[2], problem.weight_decay
