@@ -83,7 +83,7 @@ class ObservedPairs:
 
 
 def observed_pairs(problem: Problem) -> ObservedPairs:
-    """Return how labels combine the order parameters. Raise a `BadSetting` if there is no theory."""
+    """Return the weights of q1 and q2 in the labels, and the potential, or raise a `BadSetting`."""
     if problem.noise > 0:
         raise BadSetting("noise", "expected 0 with {attention} untied", problem.noise)
     target = problem.target

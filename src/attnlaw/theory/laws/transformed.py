@@ -92,7 +92,7 @@ SMALL = 1e-4
 
 @dataclass(frozen=True)
 class Rectification:
-    """The integrals of a soft threshold that state evolution needs, one value for each pair (a, b).
+    """The integrals of a soft threshold (defined in the module), one value for each pair (a, b).
 
     The module's docstring defines J, M1, chi and E. `mass` is the probability above the threshold b, and
     `slope` is the derivative of chi in b.

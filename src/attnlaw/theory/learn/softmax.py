@@ -258,7 +258,7 @@ def angle(Q: float, E: float, gap: float) -> float:
 def fixed_point(
     channel: _Channel | AttendedKey, student: StudentUpdate, start: Start, tolerance: float
 ) -> SoftmaxPoint:
-    """Solve the equations of an output and a student, by accelerated iteration."""
+    """Solve the equations of one output (`channel`) and one student, by accelerated iteration."""
     problem = channel.problem
 
     def unknowns(E: float, theta: float, V: float) -> Reals:

@@ -122,7 +122,7 @@ def _rotary_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw
 
 
 def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Array:
-    """Draw a square root of `W_V^T W_V` for each head, in the r directions of the tokens."""
+    """Draw a square root of `W_V^T W_V` for each head, projected on the space of the tokens."""
     if not layer.narrow:
         return np.eye(r)[None, None]
     n_h = int(layer.inner_width)
