@@ -40,7 +40,7 @@ class Loss:
     signs: bool = False  # true if labels are -1 and 1
 
     def pull(self, y: Reals, omega: Reals, V: float) -> tuple[Reals, Reals]:
-        """Return g = (prox - omega)/V, or its limit for V = 0, and the derivative -dg/domega."""
+        """Return g = (prox - omega)/V (or its limit for V = 0), and its derivative -dg/domega."""
         if V == 0:
             return -self.slope(y, omega), self.curvature(y, omega)
         z = self.proximal(y, omega, V)

@@ -37,11 +37,11 @@ POWER_STEPS = 1
 
 
 def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = None) -> Spectrum:
-    """Approximate the spectrum of a float64 matrix by nodes and multiplicities, with errors.
+    """Approximate the spectrum of a float64 matrix by a few values with multiplicities and errors.
 
     The largest singular value, the (2,1) norm and the (1,1) norm are computed, not estimated. A matrix whose
-    shorter side is at most 2 `DEFLATED` is factorised, because an approximation would not be faster. With
-    the norm layer before the matrix (`fold`), the spectrum also has the sizes of the matrix as applied.
+    shorter side is at most 2 `DEFLATED` is factorised, because an approximation would not be faster. If you
+    pass the norm layer before the matrix (`fold`), the spectrum also describes the product of both.
 
     >>> matrix = np.random.default_rng(0).standard_normal((300, 400))
     >>> spectrum = approximate_spectrum(matrix)

@@ -33,8 +33,8 @@ def matrix_spectrum(matrix: Reals, fold: NormFold | None = None, rounding: float
 
     Args:
         matrix: the matrix, rows x cols.
-        fold: the norm layer before the matrix. If given, the spectrum also has the sizes of the matrix as
-            applied.
+        fold: the norm layer before the matrix. If given, the spectrum also describes the product of norm and
+            matrix.
         rounding: relative error with which the entries were stored (see `precision`). None requires float64.
 
     Raises:

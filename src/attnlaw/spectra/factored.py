@@ -68,8 +68,8 @@ def product_spectrum(left: Reals, right: Reals, folded: tuple[Reals, Reals] | No
     Args:
         left: the left factor, rows x inner.
         right: the right factor, inner x cols.
-        folded: both factors multiplied by the norm layers before them. If given, the spectrum also has the
-            sizes of the product as applied.
+        folded: both factors multiplied by the norm layers before them. If given, the spectrum also describes
+            their product.
 
     Raises:
         OverflowError: if a norm of a product exceeds float64.
@@ -96,8 +96,8 @@ def spectrum_and_roots(
 ) -> HeadSpectrum:
     """Compute the spectrum of a product, and the triangular factors of both of its sides.
 
-    If `quick` is true, the function uses Cholesky factors where they are precise enough. For the pair
-    `folded` it always does. With a `seed`, the (1,1) norm is estimated from a random sample of columns.
+    If `quick` is true, the function uses Cholesky factors where they are precise enough. It always uses them
+    for `folded`. With a `seed`, the (1,1) norm is estimated from a random sample of columns.
     """
     scaled_left, left_scale = power_scaled(left)
     scaled_right, right_scale = power_scaled(right)
@@ -131,7 +131,7 @@ def _applied_sizes(left: Root, right: Root) -> Applied:
 
 
 def triangular_factor(tall: Reals, quick: bool = False) -> Root:
-    """Return the triangular factor R of a matrix divided by a power of two, and this power."""
+    """Divide a matrix by a power of two, and return its triangular factor R and this power."""
     scaled, scale = power_scaled(tall)
     return _factorise_scaled(scaled, quick)[0], scale
 
@@ -165,7 +165,7 @@ def absolute_product_sum(left: NDArray[Any], right: NDArray[Any]) -> float:
 
 
 def in_product_precision(factor: Reals, shape: tuple[int, int]) -> NDArray[Any]:
-    """Return a factor in the type that sums of absolute entries use for a product of this shape."""
+    """Return a factor in float32 or float64, as the sum of absolute entries of a product needs it."""
     dtype = np.float32 if shape[0] * shape[1] >= MANY_ENTRIES else np.float64
     return factor.astype(dtype, copy=False)
 

@@ -65,7 +65,7 @@ def factor_sizes(
 ) -> FactorSizes | None:
     """Compute the sizes of A and B from their triangular factors, or None if they exceed float64.
 
-    The argument `sides` has the numbers of rows of A and B, and `nuclear_norm` is |A B^T|_* if it is known.
+    Pass the numbers of rows of A and B as `sides`, and |A B^T|_* as `nuclear_norm` if you know it.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         share = left[1] ** 0.5 / right[1] ** 0.5
@@ -106,7 +106,7 @@ def planes(rotary: Rotary | None) -> NDArray[np.intp]:
 
 
 def gauge_of(block: Attention, kind: str) -> str | None:
-    """Return the gauge of a block's heads, or None if the factors' balance is not defined for them."""
+    """Return which changes of the factors leave a head's output the same, or None if it is not clear."""
     how = block.scores
     clipped = how.clip is not None
     between = clipped or block.value_norm or block.output_norm or block.gate
@@ -170,7 +170,7 @@ class Lengths:
 
 @dataclass(frozen=True, eq=False)
 class ScorePart:
-    """Sizes of a part of the entries of a head's queries and keys.
+    """Sizes of one part of a head's queries and keys, such as the entries that positions rotate.
 
     If rotary positions or clipping change queries and keys, `lengths` describes how long they can be. All
     other sizes describe queries and keys before this change.

@@ -53,7 +53,7 @@ class Multiplicities:
 
 @dataclass(frozen=True, eq=False)
 class Applied:
-    """Sizes of a matrix as the model applies it, which is after the norm layer before it.
+    """Sizes of a matrix as the model applies it, together with the norm layer before it.
 
     The error of `spectral` says how far the true norm may be above it. `values` has all singular values, only
     for a product of thin factors.
@@ -248,7 +248,7 @@ class Spectrum:
 
 
 def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> Applied:
-    """Compute the spectral norm, with its error, and the Frobenius norm of a matrix as applied.
+    """Compute the spectral norm, with its error, and the Frobenius norm of a matrix after a norm layer.
 
     The matrix must be scaled by `power_scaled`. Pass M M^T as `gram` if you have it. In float32 its upper
     triangle is enough. Without `gram`, every product multiplies by M and by M^T.

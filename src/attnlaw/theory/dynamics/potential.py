@@ -134,7 +134,7 @@ class SoftmaxPotential:
         return factor * float(G), factor * float(H)
 
     def noise_power(self, q: float, m: float) -> float:
-        """Return the power sigma2 = 12 E c^2 + 4 E c_1 c_2 of gradient noise, c = 4 b (s - s*) s (1-s).
+        """Return the noise power of the gradient, 12 E c^2 + 4 E c_1 c_2 with c = 4 b (s - s*) s (1-s).
 
         The values c_1 and c_2 belong to the two rows, whose score differences v have the correlation 1/3. By
         Mehler's formula, `E c_1 c_2 = sum 3^-(j+k) c_jk^2`, where c_jk are the coefficients of c in

@@ -62,7 +62,7 @@ def trajectory_arrays(
 
 
 def alignment(q: Reals, m: Reals, t: Reals, Q: float, mean: float, even: bool) -> Reals:
-    """Return the alignment rho at each time (absolute if `even`), nan for multiples of the identity."""
+    """Return the alignment at each time (absolute if `even`). It is nan for multiples of the identity."""
     variance, star = np.maximum(q - t * t, 0.0), max(Q - mean * mean, 0.0)
     if star <= 1e-12 * Q:
         return np.full(q.size, math.nan)
@@ -102,6 +102,6 @@ class StudentPath(BriefRepr):
 
     @property
     def samples(self) -> Reals | None:
-        """The number of samples seen by each time, over d^2; None for a gradient flow."""
+        """The number of samples seen by each time, divided by d^2, or None for a gradient flow."""
         eta = self.schedule.learning_rate
         return None if eta == 0 else self.time / eta

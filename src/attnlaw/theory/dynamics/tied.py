@@ -98,7 +98,7 @@ class TiedStart:
 
 @dataclass(frozen=True)
 class TiedState:
-    """The student at one time: e, F and theta of the module's formulas, and what follows from them."""
+    """The student at one time: e, F and theta of the module's formulas, and numbers computed from them."""
 
     log_e: Reals
     F: Reals
@@ -152,7 +152,7 @@ def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Pa
 
 
 def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) -> float:
-    """Return log theta, the root y of `<g> - 1 + kappa (1 - e^-y/s) = 0` with g = expit(y + log_ratio)."""
+    """Return the logarithm of theta, which solves the module's equation, by Newton's method."""
     least = -math.log(start.scale)
     if start.width == math.inf:
         return least

@@ -62,7 +62,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class ObservedPairs:
-    """The weights a1 of q1 and a2 of q2 in the labels, and the potential of the tied student."""
+    """How labels combine the order parameters: weights a1 and a2, and the potential of the tied student."""
 
     a1: float
     a2: float
@@ -75,7 +75,7 @@ class ObservedPairs:
         return G * self.a1 / total, G * self.a2 / total, H * self.a1 / total, H * self.a2 / total
 
     def observed_numbers(self, numbers: Reals) -> tuple[Any, Any, float]:
-        """Return q_eff, m_eff and Q_eff, given q1, q2, m1, m2 in the last axis of `numbers`."""
+        """Return the order parameters that labels show (q_eff, m_eff, Q_eff), given q1, q2, m1 and m2."""
         total = self.a1 + self.a2
         q = (self.a1 * numbers[..., 0] + self.a2 * numbers[..., 1]) / total
         m = (self.a1 * numbers[..., 2] + self.a2 * numbers[..., 3]) / total
@@ -83,7 +83,7 @@ class ObservedPairs:
 
 
 def observed_pairs(problem: Problem) -> ObservedPairs:
-    """Return the weights and the potential of a problem, or raise a `BadSetting` if it has no theory."""
+    """Return the weights of q1 and q2 in the labels, and the potential, or raise a `BadSetting`."""
     if problem.noise > 0:
         raise BadSetting("noise", "expected 0 with {attention} untied", problem.noise)
     target = problem.target

@@ -131,7 +131,7 @@ class GreedyLimit:
 
 
 def follow_greedy_path(M: Reals, mask: Reals, latent: int) -> GreedyLimit:
-    """Add the top singular pair of the gradient G and let the flow settle, at most `latent` times."""
+    """Add the top singular pair of G and follow the flow until it ends, at most `latent` times."""
     n, m = M.shape
     A, B = np.zeros((n, 0)), np.zeros((0, m))
     scale = float(np.linalg.norm(mask * M, 2))
@@ -196,7 +196,7 @@ class Completion:
 
     @property
     def arrays(self) -> tuple[Reals, Reals, int]:
-        """M with zeros for unobserved entries, the mask as 0 and 1, and the width k of the factors."""
+        """The matrix M with zeros where it is not observed, the mask as 0 and 1, and the width k."""
         assert self.latent is not None
         return np.asarray(self.matrix), np.asarray(self.mask), self.latent
 

@@ -70,7 +70,7 @@ def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
 
 
 def flow_at_threshold(phi: ArrayLike, threshold: ArrayLike, init: float) -> Reals:
-    """Return the flow at the stopping time of a threshold. If `init` goes to 0, this is `hard`."""
+    """Return the flow at the stopping time of a threshold. If `init` goes to 0, it becomes `hard`."""
     return flow_at_time(phi, init, stopping_time(threshold, init))
 
 

@@ -33,7 +33,7 @@ class Spread:
 
 
 def spread_of(values: Array, fixed: bool = False) -> Spread:
-    """Summarise the values of all draws. A number that is not random (`fixed`) has the spread 0."""
+    """Summarise the values of all draws. The deviation of a number that is not random (`fixed`) is 0."""
     mean = float(values.mean())
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     deviation = deviation if deviation > ROUNDING * abs(mean) else 0.0
@@ -73,7 +73,7 @@ class GradientLaw:
 class LayerLaw:
     """The numbers that describe one layer (see the module `law`). Layer 0 is the embeddings.
 
-    A number is None if the layer does not have it. `gradient` is the norm of the layer's gradients.
+    A measure is None if the layer does not have it. `gradient` is the norm of the layer's gradients.
     """
 
     layer: int
@@ -140,7 +140,7 @@ class InitialLaw(BriefRepr):
         return self.architecture.read_from
 
     def last(self, name: str, layer: int = -1) -> Estimate | None:
-        """Return a number after a layer, by default the last one, or None if the layer does not have it."""
+        """Return a measure by name after a layer (the last by default), or None if the layer has none."""
         spread: Spread | None = getattr(self.layers[layer], name)
         return None if spread is None else spread.estimate
 

@@ -30,7 +30,7 @@ NEAR_UNIFORM, DISTINCT = 0.95, 0.5  # entropy over uniform, and mean cosine, tha
 
 @dataclass(frozen=True)
 class Start:
-    """The numbers about an untrained model that the sentences need."""
+    """The numbers about an untrained model from which the sentences are made."""
 
     rms: Mapping[int, Estimate]  # by layer, where layer 0 is the embeddings
     cosine: Mapping[int, Estimate]  # by layer; empty for a single token
@@ -65,7 +65,7 @@ def start_of(law: InitialLaw) -> Start:
 
 @dataclass(frozen=True)
 class StartRemark:
-    """A sentence about a model, without a full stop. `unusual` is None if attnlaw does not know."""
+    """A sentence about a model, without a full stop. `unusual` is None if that is not known."""
 
     text: str
     unusual: bool | None

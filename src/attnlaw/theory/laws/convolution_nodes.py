@@ -105,7 +105,7 @@ def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
     The value y = a g solves `y^3 + A y^2 + B y + C = 0` with `A = -(a/c + x/a)`, `B = (x + c - sqrt(k0))/c`
     and `C = -a/c`. If r is the positive root, the two complex roots have the product `-C/r` and the sum `-(A
-    + r) = (B + C/r)/r`. The arrays a and x may have any shapes that broadcast.
+    + r) = (B + C/r)/r`. The arrays a and x are broadcast against each other.
     """
     c = 1 / np.sqrt(k0)
     A, B, C = -(a / c + x / a), (x + c - np.sqrt(k0)) / c, -a / c + 0 * x
@@ -184,13 +184,12 @@ def _solve_blocks(
 def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Reals, Reals]:
     """Return the intervals of u on which Biane's curve u + i v has v > 0.
 
-    On them `sum p/(u-s)^2 > 1/a^2`. This sum is convex between neighbouring atoms, so a gap opens exactly if
-    its minimum is below 1/a^2. Newton's method finds both ends of the gap, from the atoms inwards.
+    On these intervals `sum p/(u-s)^2 > 1/a^2`. This sum is convex between neighbouring atoms, so a gap opens
+    exactly if its minimum is below 1/a^2. Newton's method finds both ends of the gap, from the atoms inwards.
 
     Returns:
         The arrays first, last, low and high. An interval reaches from `s[first] + low` to `s[last] + high`.
-        Ends are measured from an atom, because an interval can be narrower than the rounding error of the
-        positions s.
+        Ends are measured from an atom, because rounding errors of s can exceed the length of an interval.
     """
     width = np.diff(s) / a
     # A gap can only open if the two neighbours alone leave room for it.
@@ -278,7 +277,7 @@ def _curve(apart: Reals, p: Reals) -> Reals:
 
 
 def biane_atoms(s: Reals, p: Reals, a: float) -> list[slice]:
-    """Return which atoms s merge into each interval of the convolved law, as slices in ascending order."""
+    """Return which atoms s merge into each interval of the convolved law. Each entry is a slice."""
     first, last, _, _ = biane_components(s, p, a)
     return [slice(start, stop) for start, stop in zip(first.tolist(), (last + 1).tolist(), strict=True)]
 

@@ -219,7 +219,7 @@ class RationalMap:
         return np.prod([1 + u / a for a in self.factors], axis=0) / y
 
     def moment(self, order: int) -> float:
-        """Return a moment for mean 1, which is the coefficient of `z^(-order)` in `z g(z)`."""
+        """Return the moment of an order after the law is rescaled to mean 1."""
         powers = [float((self.shares * self.rho**i).sum()) for i in range(order)]
         u = np.array([0.0, *powers])
         u[1:2] += self.rest
@@ -251,7 +251,7 @@ class RationalMap:
         return float(y[y > 0].min())
 
     def density_is_positive(self, z: Reals) -> NDArray[np.bool_]:
-        """Return whether the density is positive at each real z, by the module's test of the roots y."""
+        """Return whether the density is positive at each real z."""
         _, passes, residual = self._candidates(z.astype(complex))
         return np.asarray((passes & (residual < 1e-8)).any(-1))
 
@@ -279,7 +279,7 @@ class RationalMap:
         return np.asarray(y)
 
     def one_plus_u(self, y: Complexes, z: Complexes) -> Complexes:
-        """Return `1 + u` for Im z <= 0, accurately also for values near zero."""
+        """Return `1 + u` for z on or below the real line. Values near zero are accurate, too."""
         least = self.factors[0]
         w = self._least_factor(y, z)
         return np.asarray(w if least == 1 else 1 - least + least * w)

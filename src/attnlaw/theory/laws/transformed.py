@@ -65,7 +65,7 @@ class Shrunk(Law):
         return points - 2 * self.base.sigma**2 * self.base.stieltjes(points).real, weights
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density of X divided by dy/dx, interpolated from a fine table."""
+        """Return the density of the estimate y(X): that of X divided by dy/dx, from a fine table."""
         x = np.asarray(x, dtype=float)
         total = np.zeros(x.shape)
         for _, y, height in self._maps:
@@ -92,10 +92,10 @@ SMALL = 1e-4
 
 @dataclass(frozen=True)
 class Rectification:
-    """The integrals of a soft threshold that state evolution needs, one value for each pair (a, b).
+    """The integrals of a soft threshold (defined in the module), one value for each pair (a, b).
 
-    The module's docstring defines J, M1, chi and E. `mass` is the weight above the threshold, and `slope` is
-    the derivative of chi with respect to b.
+    The module's docstring defines J, M1, chi and E. `mass` is the probability above the threshold b, and
+    `slope` is the derivative of chi in b.
     """
 
     J: Reals
@@ -265,7 +265,7 @@ class Mirrored(Law):
         return self.base.density(-np.asarray(x, dtype=float))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `-g_base(-z)`, or its conjugate at real z."""
+        """Return the transform of -X, which is `-g_base(-z)` (its conjugate at real z)."""
         z = np.asarray(z)
         g = -self.base.stieltjes(-z)
         return np.asarray(g if np.iscomplexobj(z) else g.conj())

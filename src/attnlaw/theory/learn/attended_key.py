@@ -45,7 +45,7 @@ TOLERANCE, MOST_NEWTON, LEAST_NORM = 1e-10, 100, 1e-12
 
 @dataclass(frozen=True)
 class AttendedKey:
-    """The averages of one problem, computed on a grid of omega and u*."""
+    """The averages that the equations of one problem need, computed on a grid of omega and u*."""
 
     problem: Problem
 
@@ -78,7 +78,7 @@ class AttendedKey:
         return float(weights @ over)
 
     def average(self, E: float, theta: float, V: float) -> ChannelAverages:
-        """Return the averages Vhat, qhat, mhat of the module's equations, and the training loss."""
+        """Return the three averages in the module's equations (Vhat, qhat, mhat), and the training loss."""
         alpha, c, weights = self.problem.alpha, self.c, self._axis[1]
         omega, teacher = self.fields(E, theta)
         chosen = scipy.special.expit(c * teacher)

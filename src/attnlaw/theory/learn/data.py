@@ -135,7 +135,7 @@ def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.ran
 
 
 def check_sensing(name: str, problem: Problem, samples: int, size: int) -> None:
-    """Raise a `BadSetting` if these inputs do not exist for the attention, or do not fit into memory."""
+    """Raise a `BadSetting` if this attention has no such inputs, or if they do not fit into memory."""
     _check_sensing(name, problem.attention, samples, problem.tokens, entries(problem), size)
 
 

@@ -62,7 +62,7 @@ def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
 
 
 def isolated_modes(target: Target, delta: float) -> list[float | None]:
-    """Return for each interval of `S* + delta Z` its only target eigenvalue, or None if it has several."""
+    """Return for each interval of the noisy spectrum the only target eigenvalue in it, if there is one."""
     base = target.law
     if target.exponent is None or target.dimension is None or not isinstance(base, Discrete):
         return []

@@ -26,7 +26,7 @@ def _logits(tokens: int) -> float:
 
 @dataclass(frozen=True)
 class Output:
-    """An output of attention, a function of the scores h. The labels are made from it."""
+    """An output of attention: a function of the scores h, from which the labels are made."""
 
     name: str
     label: str

@@ -104,7 +104,7 @@ class Prediction(BriefRepr):
 
     @property
     def smallest_value(self) -> float | None:
-        """The smallest value that factors of limited width keep, 0 if the width does not cut any."""
+        """The smallest value that factors of limited width keep. It is 0 if the width cuts nothing."""
         if self.problem.width is None or self.threshold is None:
             return None
         return 0.0 if self.cut is None else self.shrinkage * (self.cut.value - self.threshold.value)
@@ -187,7 +187,7 @@ class Prediction(BriefRepr):
 def estimates(
     problem: Problem, E: float, errors: Mapping[str, float] | None = None, **values: float | None
 ) -> dict[str, Any]:
-    """Return the arguments of `Prediction` that are `Estimate`s, with their standard errors."""
+    """Return the arguments of `Prediction` that can have a standard error."""
     if values.get("prediction_error") is None:
         values["prediction_error"] = problem.prediction_error(E)
     known = errors or {}

@@ -230,7 +230,7 @@ class Problem(ProblemRules):
 
     @property
     def student_spec(self) -> Student:
-        """The record of the student, for tied or untied attention."""
+        """The `Student` record of this problem's student and attention."""
         spec = STUDENTS[self.student].for_attention(self.attention)
         assert spec is not None
         return spec

@@ -110,9 +110,9 @@ def simulate(
 
     The cost of a gradient is 4 n T d^2 operations with tokens and n T(T+1) d^2 with Gaussian matrices.
 
-    With tokens, a positive semidefinite S has h_aa >= -Tr S/sqrt(d). So at T = 1, small d and a vanishing
-    weight decay, the most negative noisy label determines Tr S, and the result depends on the solver. Compare
-    such cases with Gaussian matrices.
+    With tokens, a positive semidefinite S gives every token at least the score -Tr S/sqrt(d) with itself. So
+    at T = 1, small d and a vanishing weight decay, the most negative noisy label determines Tr S, and the
+    result depends on the solver. Compare such cases with Gaussian matrices.
 
     Args:
         size: the dimension d. If the target has a rank ratio, d times this ratio must be a whole number.

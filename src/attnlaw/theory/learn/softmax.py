@@ -73,7 +73,7 @@ Start = tuple[float, float, float]  # (E, theta, V) at which the iteration begin
 
 @dataclass(frozen=True)
 class SoftmaxPoint:
-    """A solution of the equations. `replicates` are solutions for other draws, from which errors follow."""
+    """A solution of the equations. `replicates` are solutions for other random draws, for its error."""
 
     E: float
     theta: float
@@ -94,7 +94,7 @@ class SoftmaxPoint:
 
 @dataclass(frozen=True)
 class ChannelAverages:
-    """The averages over the random draws, at given values of (E, theta, V)."""
+    """Averages over the random draws, for an error E, an angle theta and a response V."""
 
     Vhat: float
     qhat: float
@@ -104,7 +104,7 @@ class ChannelAverages:
 
 @dataclass(frozen=True)
 class StudentUpdate:
-    """The equations of one kind of student, which map the averages to new values of (E, theta, V)."""
+    """The equations of one kind of student. They map averages to a new error E, angle theta and V."""
 
     start: Callable[[ProblemBatch], tuple[Reals, Reals, Reals]]  # E, `Q* - m` and V with a linear output
     # Returns E, theta, V, m, q, a, b, r, rank fraction and trace.
@@ -154,7 +154,7 @@ class _Channel:
         )
 
     def response(self, E: float, theta: float, V: float) -> float:
-        """Return the response `2 alpha E tr[(K G)^2]` that decides about stability."""
+        """Return the response `2 alpha E tr[(K G)^2]`, which decides whether the solution is stable."""
         *_, H, solved = self._proximal(E, theta, V)
         product = np.einsum("prn,rqn->pqn", solved, H)
         square = np.einsum("pqn,qpn->n", product, product).mean() / V**2
@@ -215,7 +215,7 @@ def solve(
     log2_draws: int | None = None,
     tolerance: float = 1e-6,
 ) -> SoftmaxPoint:
-    """Solve the equations for (E, theta, V), starting from `start` or from the linearised output."""
+    """Solve the equations for E, theta and V, from `start` or from the solution of a linear output."""
     check_size(problem, log2_draws)
     final = log2_draws or default_draws(problem)
     # A coarse average brings the state close, at a fraction of the cost of all draws.
@@ -258,7 +258,7 @@ def angle(Q: float, E: float, gap: float) -> float:
 def fixed_point(
     channel: _Channel | AttendedKey, student: StudentUpdate, start: Start, tolerance: float
 ) -> SoftmaxPoint:
-    """Solve the equations of an output and a student, by accelerated iteration."""
+    """Solve the equations of one output (`channel`) and one student, by accelerated iteration."""
     problem = channel.problem
 
     def unknowns(E: float, theta: float, V: float) -> Reals:

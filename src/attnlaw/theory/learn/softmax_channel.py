@@ -101,7 +101,7 @@ def gauss_newton(sigma: Reals, beta: float) -> Reals:
 
 
 def label_response(sigma: Reals, y: Reals, beta: float) -> Reals:
-    """Return the symmetric part of `B = -d^2 l / dp dv*`, of shape (P, P, N).
+    """Return how the gradient responds to labels: the symmetric part of `-d^2 l / dp dv*`, (P, P, N).
 
     Each row of the softmax adds `C = 2 beta^2 J(sigma) J(y)`, where J is its Jacobian:
 

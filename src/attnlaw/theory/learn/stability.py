@@ -31,7 +31,7 @@ SIZE, ANGLES = 160, 4096
 def mean_square_slope(
     law: Base, delta: float, b: float, cut: float | None = None, sides: int = 1, size: int = SIZE
 ) -> float:
-    """Return K for the function `f(x) = (x - b) 1(x > max(b, cut))`, on quantiles of mu_delta."""
+    """Return K, the mean squared slope of `f(x) = (x - b) 1(x > max(b, cut))` between quantiles."""
     x = _quantiles(law, delta, size, sides)
     signs = np.sign(x) if sides == 2 else np.ones(x.size)
     kept = signs * x > max(b, b if cut is None else cut)

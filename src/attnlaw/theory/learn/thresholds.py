@@ -108,7 +108,7 @@ def problem_thresholds(problem: Problem) -> Thresholds | None:
 
 
 def recovery(k0: float, sides: int = 1) -> float:
-    """Return the alpha from which S* has the least nuclear norm of all matrices that fit clean labels.
+    """Return the alpha from which nuclear-norm minimisation finds the target S* from clean labels.
 
     It is `sides/2 min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`. For untied
     attention (2 sides) it is alpha_P.

@@ -122,7 +122,7 @@ def _rotary_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw
 
 
 def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Array:
-    """Draw a root of `W_V^T W_V` for each head, restricted to the r directions of the tokens."""
+    """Draw a square root of `W_V^T W_V` for each head, projected on the space of the tokens."""
     if not layer.narrow:
         return np.eye(r)[None, None]
     n_h = int(layer.inner_width)
@@ -158,7 +158,7 @@ def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
 
 
 def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tuple[Array, Array]:
-    """Draw |L^T a_h|^2 for the attention weights a_h of one token in each head, and |L_i|^2."""
+    """Draw the squared lengths of what each head reads for a token, and of the token itself."""
     heads, inputs = layer.heads, layer.inputs
     y = draw.normals.standard_normal((draws, layer.tokens, heads))
     if layer.width == math.inf:

@@ -138,7 +138,7 @@ def _rule() -> tuple[Array, Array]:
 
 
 def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
-    """Return the Hermite coefficients c_k(a) of psi. The first axes are the variances a, the last is k."""
+    """Return the Hermite coefficients c_k(a) of psi for variances a, with k along the last axis."""
     nodes, weights = _rule()
     distinct, back = np.unique(variances, return_inverse=True)
     table = psi(np.sqrt(distinct)[:, None] * nodes) @ weights

@@ -106,7 +106,7 @@ class WidthRow(BriefRepr):
 
     @cached_property
     def path_cosine(self) -> list[Estimate | None] | None:
-        """The mean cosine between tokens after each layer. Each is None if there is only one token."""
+        """The mean cosine between tokens after each layer, or None values if there is only one token."""
         if self.path is None:
             return None
         cosines, lengths = self.path.cosines, self.path.squared_lengths

@@ -24,7 +24,7 @@ ComplexArray = npt.NDArray[np.complex128]
 
 
 class Streams(NamedTuple):
-    """The random generators of a chunk. Runs with the same seed share them across widths."""
+    """The random generators of a chunk. Runs with the same seed use the same ones at every width."""
 
     normals: np.random.Generator  # of numbers that the limit draws too
     widths: np.random.Generator  # of numbers that only a finite width needs (Bartlett's factors)
@@ -38,7 +38,7 @@ def streams(seed: int, chunk: int = 0) -> Streams:
 
 
 def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Draw Bartlett's factor: chi variables with df - i degrees of freedom and, below them, normals."""
+    """Draw Bartlett's factor: chi variables on the diagonal (df - i degrees of freedom), normals below."""
     columns = min(rows, df)
     factor = np.zeros((*shape, rows, columns))
     below = np.tril_indices(rows, -1, columns)
@@ -66,7 +66,7 @@ def complex_normals(shape: tuple[int, ...], rng: np.random.Generator) -> Complex
 
 
 def compress(root: Array) -> Array:
-    """Return a root with the same `L L^T` and at most as many columns as rows, by QR factorisation."""
+    """Return a root with the same Gram matrix `L L^T` and at most as many columns as rows."""
     rows, columns = root.shape[-2:]
     if columns <= rows:
         return root

@@ -103,7 +103,7 @@ class Regression:
 
     @property
     def covariances(self) -> tuple[Reals, Reals]:
-        """The covariances of the groups (stacked) and of the target; variances if all are diagonal."""
+        """The covariances of the groups and of the target, or only variances if all are diagonal."""
         every = _same_form([group.covariance for group in self.groups] + [np.asarray(self.target)])
         return np.array(every[:-1]), every[-1]
 

@@ -48,7 +48,7 @@ class BayesPoint:
 
 
 def denoising_error(target: Target, a: Reals) -> Reals:
-    """Return the error `E(a)` of the best denoiser for each noise level a."""
+    """Return the error `E(a)` of the best denoiser, for several noise levels a."""
     squares = np.zeros(a.size)
     for rows, groups in Truncated(target.law, a).node_groups():
         for nodes in groups:
@@ -87,7 +87,7 @@ def solve(target: Target, information: Information, size: int) -> BayesPoint:
 
 
 def round_off(terms: float, E: float) -> float:
-    """Return the relative rounding error of E, the difference of terms of the size `terms`."""
+    """Return the relative rounding error of E, which is a difference of two terms of a given size."""
     return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
 
 

@@ -95,7 +95,7 @@ def solve(batch: ProblemBatch) -> RidgePoint:
 
 
 def direct_flow(problem: Problem) -> tuple[float, float, float, float]:
-    """Return E, s, c and the training loss at the `flow_time` of a problem, with S_hat = `s (S* + c Z)`."""
+    """Return E, s, c and the training loss at the `flow_time`. The trained matrix is `s (S* + c Z)`."""
     (channel,) = problem.channels
     A, w, D = channel.alpha, channel.weight, channel.noise
     u, Q, lam, t = (

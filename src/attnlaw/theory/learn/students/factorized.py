@@ -64,7 +64,7 @@ SMALL_WEIGHT_DECAY = 0.02
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """The solution for several problems. Only the number `steps` is common to all of them."""
+    """The solution of the equations for several problems. `steps` is the number of steps for all."""
 
     delta: Reals
     eps: Reals
@@ -198,7 +198,7 @@ def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: R
 
 
 def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int = SIZE) -> float | None:
-    """Return the stability indicator of a problem, unstable above 1, or None without a cut."""
+    """Return the stability indicator of one problem (unstable above 1), or None without a cut."""
     b, cut = float(point.b[member]), float(point.cut[member])
     if not cut > b:
         return None
@@ -291,7 +291,7 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
 
     Both have the same minimum, but the number of steps of L-BFGS grows like 1/sqrt(lt). The method for S
     (splitting) does not converge if there are too many data to fit, where L-BFGS is fast again. Narrow
-    factors have no convex problem.
+    factors are always trained by L-BFGS.
     """
     form = solvers.TIED_FACTORS if problem.sides == 1 else solvers.PAIR_FACTORS
     size, decay = risk.sensing.shape[2], problem.weight_decay
