@@ -155,6 +155,8 @@ def test_what_stands_out_comes_first_and_the_screen_fits() -> None:
     assert "Head 0.0 is a previous-token head: 91% of positions attend most to the token before." in answer
     assert "No head attends mainly to one fixed token or looks at only a few tokens." in answer
     assert 'The last token, "t", is shaped most by itself (21%, through the whole network).' in answer
+    (note,) = (line for line in lines if line.startswith("Rows show medians"))
+    assert note == note.rstrip()
     next_commands = shown[shown.index("\nNext ") :]
     assert "--details" in next_commands
     assert all(len(line) <= 80 for line in shown.removesuffix(next_commands).splitlines())

@@ -211,6 +211,8 @@ def test_the_list_names_papers_and_figures() -> None:
     assert words.count("compared with") == len(PAPERS)
     assert words.count("nothing: only the abstract was available.") == 9
     assert max(map(len, printed.splitlines())) <= 80
+    # Empty lines separate the table, its definition and the next commands.
+    assert printed.partition("\n\nnumbers  how many ")[2].partition("\n\nNext ")[2]
     (tokens,) = (figure for figure in figures if figure["figure"] == "learn-tokens")
     assert (tokens["paper"], tokens["numbers"], tokens["needs"]) == ("2506.01582", 43, None)
 

@@ -15,7 +15,7 @@ from attnlaw.core.settings import Settings, setting, setting_like, settings_data
 from attnlaw.render.charts.packages import has_packages, warn_without_packages
 from attnlaw.render.output_options import ENDINGS, JSON_HELP, output_option, require_directory_name
 from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
-from attnlaw.render.terminal.screen import print_hanging, print_next
+from attnlaw.render.terminal.screen import print_definitions, print_hanging, print_next
 from attnlaw.reproduce.papers import (
     OTHER_SETUP,
     OTHER_SETUP_MEANS,
@@ -209,8 +209,9 @@ def _list(json: bool) -> int:
     figures, abouts, counts = zip(*rows, strict=True)
     about = Column("about", abouts, is_text=True, wraps=True)
     print_table(output, [Column("figure", figures, is_text=True), about, Column("numbers", counts)])
-    output.print(
-        "numbers: how many published or reference numbers attnlaw compares with its results", style="dim"
-    )
+    meaning = "how many published or reference numbers attnlaw compares with its results"
+    output.print()
+    print_definitions(output, {"numbers": meaning})
+    output.print()
     print_next(output, {"attnlaw reproduce learn-curves --quick --out curves": "repeat one figure"})
     return 0

@@ -70,7 +70,12 @@ def test_no_proxy_is_reported_and_every_screen_says_what_was_measured(mixture, t
     assert any("2 of 4 experts measured (--experts 2)" in warning for warning in summary["warnings"])
     out = tmp_path / "out"
     assert run(["audit", str(mixture), "--experts", "2", "--no-laws", "--out", str(out)]) == 0
-    assert "2 of 4 experts measured (--experts 2)" in " ".join(capsys.readouterr().out.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "2 of 4 experts measured (--experts 2)" in shown
+    # The line below the path must not say that the model has only two experts.
+    assert "2 measured experts per layer" in shown
+    assert run(["audit", str(mixture)]) == 0
+    assert "· 4 experts per layer ·" in " ".join(capsys.readouterr().out.split())
     assert "2 of 4 experts measured (--experts 2)" in (out / "report.html").read_text(encoding="utf-8")
 
 

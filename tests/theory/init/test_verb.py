@@ -107,6 +107,9 @@ def test_several_models_are_counted_and_those_that_are_unusual_are_named(config:
 
 def test_commands_of_the_screen_run_and_no_line_is_too_long(config: str) -> None:
     lines = invoke("init", config, "--tokens", "4", "--draws", "20", columns=80).stdout.splitlines()
+    assert "other values: see --std." in lines  # the rest of a note that needs two lines
+    (note,) = (line for line in lines if line.startswith("Weights are drawn"))
+    assert note == note.rstrip()
     start = next(i for i, line in enumerate(lines) if line.startswith("Next"))
     assert all(len(line) <= 80 or config in line for line in lines[:start])
     whole = re.sub(r" \\\n\s+", " ", "\n".join(lines[start:]))  # a long command has several lines

@@ -23,8 +23,15 @@ MOST_UNUSUAL = 4  # unusual numbers that an answer lists
 NO_PROXIES = "no proxies: "  # how the remark starts that says why there are no proxies
 
 
-def model_facts(summary: Mapping[str, Any], stacks: Mapping[str | None, int], experts: int = 0) -> str:
+def model_facts(
+    summary: Mapping[str, Any],
+    stacks: Mapping[str | None, int],
+    experts: int = 0,
+    some_experts: bool = False,
+) -> str:
     """Return a description of the model: family, layers by stack, heads, width, codes, measured experts.
+
+    If `some_experts` is true, the user asked for that many experts and the model may have more.
 
     >>> summary = {"family": "gpt2", "layers": 4, "distinct_layers": 4, "heads": 4, "hidden_size": 128}
     >>> model_facts(summary | {"matrices": 40, "codes": None}, {None: 4})
@@ -38,7 +45,7 @@ def model_facts(summary: Mapping[str, Any], stacks: Mapping[str | None, int], ex
     else:
         facts.append(_size(summary, summary["layers"], stacks))
     if experts:
-        facts.append(f"{count_of(experts, 'expert')} per layer")
+        facts.append(f"{count_of(experts, 'measured expert' if some_experts else 'expert')} per layer")
     facts.append(count_of(summary["matrices"], "matrix", "matrices"))
     return " · ".join([*facts, *filter(None, [summary.get("codes")])])
 

@@ -144,7 +144,8 @@ def facts_of(result: AuditResult, summary: dict[str, Any]) -> str:
     stacks = dict(
         result.layers.group_by("stack", maintain_order=True).agg(pl.col("applications").sum()).iter_rows()
     )
-    return model_facts(summary, stacks, result.matrices["expert"].drop_nulls().n_unique())
+    experts = result.matrices["expert"].drop_nulls().n_unique()
+    return model_facts(summary, stacks, experts, some_experts=result.row().get("experts") is not None)
 
 
 def head_size(case: AuditResult) -> int | None:

@@ -19,7 +19,13 @@ from attnlaw.render.terminal.cases import (
     setting_columns,
 )
 from attnlaw.render.terminal.console import Column
-from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
+from attnlaw.render.terminal.screen import (
+    print_answer,
+    print_definitions,
+    print_hanging,
+    print_next,
+    print_title,
+)
 from attnlaw.verbs.init.answer import answer
 
 if TYPE_CHECKING:
@@ -91,7 +97,7 @@ def show_summary(result: InitResult, console: Console, details: bool = False) ->
     print_definitions(console, meanings)
     read = " and ".join(dict.fromkeys(result.rows["initialiser"]))
     note = f"Weights are drawn as {read} draws them. The authors may have used other values: see --std."
-    console.print(Text(note, style="dim"))
+    print_hanging(console, Text(), note, style="dim")
     console.print()
     print_next(console, answer(result).next_commands)
 

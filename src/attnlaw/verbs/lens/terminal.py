@@ -96,11 +96,8 @@ def show_summary(result: LensResult, console: Console, details: bool = False) ->
 def _print_heads(result: LensResult, console: Console, details: bool) -> None:
     row = result.row()
     print_table(console, _head_columns(result, details), DROPPABLE)
-    console.print(
-        Text(
-            "Rows show medians over the heads of a layer; max is the largest value of any head.", style="dim"
-        )
-    )
+    note = "Rows show medians over the heads of a layer; max is the largest value of any head."
+    print_hanging(console, Text(), note, style="dim")
     if details:
         _print_remarks(result.head_findings, console)
         low, high = (_threshold(result, name) for name in ("beta_2", "beta_c"))
