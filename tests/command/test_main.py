@@ -69,7 +69,7 @@ def test_an_empty_name_is_not_the_directory_one_is_in(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("lab audit", "PATH is missing: the page of audit needs a file; type: attnlaw lab audit PATH"),
+        ("lab audit", "PATH is missing: the page of audit needs a file. Type: attnlaw lab audit PATH"),
         ("lab learn DIR", "DIR: the page of learn does not use a file; leave it out"),
         ("lab limit --port 0", "--port 0: expected a whole number of at least 1 and of at most 65535"),
     ],

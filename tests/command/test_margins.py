@@ -141,7 +141,7 @@ def test_screen_page_and_repr_warn_of_causal_language_models(tmp_path: Path) -> 
 
 def test_one_model_has_its_number_and_the_commands_to_try() -> None:
     shown = run(EXAMPLE, "--file", SENTENCES, "--limit", 12, columns=80).stdout
-    assert "compare it with D of other models" in " ".join(shown.split())
+    assert "compare it with the D of other models" in " ".join(shown.split())
     commands = shown[shown.index("\nNext ") :]
     assert "--kappa" in commands
     assert all(len(line) <= 80 for line in shown.removesuffix(commands).splitlines())

@@ -80,5 +80,5 @@ def test_of_a_study_the_readable_verbs_are_shown(tmp_path):
     invoke("study", "run", tmp_path / "study.toml", "--out", out)
     (out / "fit" / "attnlaw.json").write_text("{")
     done = invoke("report", out, status=1)
-    assert f"attnlaw: {out / 'fit' / 'attnlaw.json'}: attnlaw did not write this file" in done.stderr
+    assert f"attnlaw: {out / 'fit' / 'attnlaw.json'}: this file was not written by attnlaw" in done.stderr
     assert "Could not read: " in (out / "report.html").read_text()

@@ -226,6 +226,7 @@ def test_a_command_does_not_write_into_a_study(tmp_path: Path, file: Path) -> No
     refused = invoke("learn", "--alpha", 0.3, "--out", out, status=1)
     assert (refused.stdout, refused.stderr) == (
         "",
-        f"attnlaw: {out}: has a study, which results would overwrite; choose another directory\n",
+        f"attnlaw: {out}: this directory has a study, which results would overwrite; "
+        "choose another directory\n",
     )
     assert (out / "rows.parquet").read_bytes() == before

@@ -86,7 +86,7 @@ def test_a_figure_of_it_alone(tmp_path: Path) -> None:
     figure = figure_to_plot(tossed(bias=[0.25, 0.5]))
     save_figure(figure, tmp_path / "coin.svg")
     assert "mean p̂" in (tmp_path / "coin.svg").read_text()
-    with pytest.raises(InputError, match=r"the name of a figure must end in one of \.pdf, \.svg, \.png"):
+    with pytest.raises(InputError, match=r"the file name of a figure must end in one of \.pdf, \.svg, \.png"):
         save_figure(figure, tmp_path / "coin.jpg")
 
 

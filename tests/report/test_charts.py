@@ -312,7 +312,7 @@ def test_guides_fall_as_the_distances_of_densities_that_differ_by_one_over_n() -
     for name, slope in (("kl_to_limit", "slope −2"), ("w1_to_limit", "slope −1")):
         (guide, _), measured = layers(charts[name])[0][1], drawn(charts[name])
         assert guide["slope"] == slope
-        assert f"the {slope} of theory" in charts[name].caption
+        assert f"the {slope} that theory predicts" in charts[name].caption
         assert guide["y"] == pytest.approx(measured[0]["y"], rel=2 / 64)
 
 

@@ -204,7 +204,7 @@ def test_unknown_formats_are_refused(audit, tmp_path):
     with pytest.raises(attnlaw.InputError, match="figures: found 'bmp', expected one of pdf, svg, png"):
         write_report([tmp_path], figures="bmp")
     with pytest.raises(
-        attnlaw.InputError, match=r"f\.bmp: the name of a figure must end in one of \.pdf, \.svg"
+        attnlaw.InputError, match=r"f\.bmp: the file name of a figure must end in one of \.pdf, \.svg"
     ):
         save_chart(chart_of(audit, "amplification"), tmp_path / "f.bmp")
 

@@ -79,9 +79,9 @@ def test_an_engine_that_ends_is_a_warning(
     folder = result.save(tmp_path / "out", figures="pdf")
     assert attnlaw.load(folder).rows.equals(result.rows)
     page = (folder / "report.html").read_text()
-    assert "figure: cannot be drawn (the drawing engine ended with signal 6); to draw it later" in page
+    assert "figure: cannot be drawn (the process that draws ended with signal 6); to draw it later" in page
     on_page, in_files = caplog.messages
-    reason = "cannot be drawn (the drawing engine ended with signal 6); to draw it later from the saved"
+    reason = "cannot be drawn (the process that draws ended with signal 6); to draw it later from saved"
     assert on_page.startswith(f"attnlaw: warning: figure learning: {reason}")
     assert in_files.startswith(f"attnlaw: warning: figures {', '.join(named(result))}: {reason}")
     assert not (folder / "figures").exists()
@@ -90,7 +90,7 @@ def test_an_engine_that_ends_is_a_warning(
 
 def test_one_figure_that_was_asked_for_is_an_error(broken: None, result: Result, tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"^figure: cannot be drawn \(the drawing engine ended with signal 6"
+        InputError, match=r"^figure: cannot be drawn \(the process that draws ended with signal 6"
     ):
         chart_bytes(result.plot(), tmp_path / "figure.pdf")
 

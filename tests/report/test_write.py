@@ -177,7 +177,7 @@ def test_a_study_that_is_not_exported_is_told_how(tmp_path):
     with pytest.raises(attnlaw.InputError) as raised:
         write_report([tmp_path])
     todo = f"once a task is finished, run: attnlaw study export FILE --out {tmp_path}"
-    assert str(raised.value) == f"{tmp_path}: has a study without exported rows; {todo}"
+    assert str(raised.value) == f"{tmp_path}: this directory has a study without exported rows; {todo}"
 
 
 def test_lines_of_a_case_that_is_not_there_are_refused(audited, tmp_path):

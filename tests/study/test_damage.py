@@ -63,7 +63,7 @@ def test_a_directory_where_a_file_should_be_is_told(name: str, drawn: Study, tmp
 
 def test_names_that_are_too_long_are_told(drawn: Study, tmp_path: Path) -> None:
     for action in (status, resume, run):
-        with pytest.raises(InputError, match=r"File name too long|holds no study"):
+        with pytest.raises(InputError, match=r"File name too long|has no study"):
             action(drawn, tmp_path / ("a" * 300))
 
 
@@ -134,6 +134,6 @@ def test_results_without_their_store_are_not_written_over(name: str, tmp_path: P
 
 def test_a_command_does_not_write_over_a_study(drawn: Study, tmp_path: Path) -> None:
     before = exported(tmp_path / "out")
-    with pytest.raises(InputError, match="out: has a study, which results would overwrite"):
+    with pytest.raises(InputError, match="out: this directory has a study, which results would overwrite"):
         attnlaw.learn(alpha=0.3).save(tmp_path / "out")
     assert exported(tmp_path / "out") == before

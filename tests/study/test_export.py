@@ -33,7 +33,7 @@ def test_the_file_of_another_study_does_not_empty_the_rows(tmp_path: Path) -> No
     other = study(tmp_path, OTHERS)
     with open_store(out) as store, pytest.raises(InputError, match=ANOTHER):
         export(other, store)
-    with pytest.raises(InputError, match="or to models that have moved"):
+    with pytest.raises(InputError, match="or from models that have moved"):
         status(other, out)
     assert rows(out).equals(before)
     with hold_lock(out):  # its own run may have begun

@@ -68,7 +68,7 @@ def test_a_second_run_computes_what_is_missing_and_force_everything(tmp_path: Pa
     assert rows(out)["x"].to_list() == [3, 5, 1]  # the rows are those of the study as it is now
     assert run(study(tmp_path, SQUARES), out).computed == 0  # and what was computed once is not lost
     assert run(study(tmp_path, SQUARES), out, force=True).computed == 3
-    with pytest.raises(InputError, match="holds no study"):
+    with pytest.raises(InputError, match="has no study"):
         resume(study(tmp_path, SQUARES), tmp_path / "other")
 
 

@@ -90,7 +90,7 @@ def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
 
 def test_no_store_and_broken_stores_are_told(tmp_path: Path) -> None:
     with (
-        pytest.raises(InputError, match="this directory holds no study; start one with: attnlaw study run"),
+        pytest.raises(InputError, match="this directory has no study; start one with: attnlaw study run"),
         open_store(tmp_path),
     ):
         pass

@@ -557,7 +557,7 @@ def test_bad_models_and_directories_are_told_before_training(tmp_path):
         SpectralMonitor(torch.nn.Linear(4, 4), tmp_path)
     split = TimedEncoder()
     next(split.parameters()).ds_id = 0  # as ZeRO-3 marks the weights that it splits
-    with pytest.raises(InputError, match="split over several processes"):
+    with pytest.raises(InputError, match="split among several processes"):
         SpectralMonitor(split, tmp_path)
     pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "steps.parquet")
     with pytest.raises(InputError, match=r"has steps that attnlaw 0\.2 or earlier wrote; give"):
@@ -571,7 +571,7 @@ def test_bad_models_and_directories_are_told_before_training(tmp_path):
         SpectralMonitor(TimedEncoder(), tmp_path / "run")
     (tmp_path / "run" / "attnlaw.json").write_text('{"verb": "audit"}')
     with pytest.raises(
-        InputError, match="has files that no monitor wrote; give the monitor another directory"
+        InputError, match="has files that were not written by a monitor; give the monitor another directory"
     ):
         SpectralMonitor(TimedEncoder(), tmp_path / "run")
 

@@ -197,7 +197,7 @@ def test_weights_without_a_spectrum_are_refused(measure, weight, message):
 
 
 @pytest.mark.parametrize(
-    ("weight", "message"), [(torch.ones(3, 3), "a rank below 2"), (torch.eye(4), "all equal")]
+    ("weight", "message"), [(torch.ones(3, 3), "rank 0 or 1"), (torch.eye(4), "all equal")]
 )
 def test_weights_without_a_tail_are_refused(weight, message):
     with pytest.raises(InputError, match=message):

@@ -142,7 +142,7 @@ def test_several_rates_are_compared_by_time_and_by_samples() -> None:
     ]
     costs = {rate: crossing(attnlaw.dynamics(learning_rate=rate), 0.5) / rate for rate in rates}
     best = min(costs, key=costs.__getitem__)
-    assert f"the fewest samples with learning rate {best:g}" in lines(result)[-1]
+    assert f"Learning rate {best:g} needs the fewest samples" in lines(result)[-1]
     many = attnlaw.dynamics(target_rank=[0.1, 0.2, 0.3, 0.4, 0.5])
     order = many.rows.sort("recovery_time")["target_rank"]
     assert f"(target rank {order[0]:g}), and last" in lines(many)[0]

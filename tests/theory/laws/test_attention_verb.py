@@ -214,7 +214,7 @@ def test_the_first_screen_answers_and_says_where_not_to_trust_it() -> None:
     ).stdout
     first, second, *_ = screen.splitlines()
     assert first.startswith("200 tokens, 4 heads of size 100, sharpness β = 0.5 ")
-    assert second.startswith("OK       4 random layers follow the law: the distribution functions differ")
+    assert second.startswith("OK       4 random layers follow the law: the cumulative distributions differ")
     words = " ".join(screen.split())
     assert "orthogonal tokens" in words
     assert "It fits badly if heads are too narrow, or the sharpness β too large" in words

@@ -73,7 +73,7 @@ def test_directions_are_those_of_the_learned_spectrum_and_of_the_target() -> Non
 
 
 def test_the_causes_of_the_error_are_named_in_their_order() -> None:
-    for settings, main in (({"weight_decay": 3.0}, "missing"), ({"weight_decay": 0.01}, "learned")):
+    for settings, main in (({"weight_decay": 3.0}, "not learned yet"), ({"weight_decay": 0.01}, "learned")):
         result = attnlaw.learn(alpha=0.3, noise=0.5, **settings)
         q, m, Q = result.norm.value, result.overlap.value, 1.5
         missing = (Q - m) ** 2 / Q / (q - 2 * m + Q)
