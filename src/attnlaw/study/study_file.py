@@ -349,8 +349,8 @@ def template(verb: Verb[Any, Any]) -> str:
     It has one case, in which every setting has its default. The user must fill in settings without a default.
 
     >>> from attnlaw.verbs import find_verb
-    >>> print(template(find_verb("two_layer"))[:37])
-    # Two linear layers that interpolate:
+    >>> print(template(find_verb("two_layer"))[:25])
+    # Train two linear layers
     """
     keys = study_keys(verb)
     lines = [
