@@ -107,7 +107,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class LowRankBlock:
-    """A block of a model whose only product is the update of one weight."""
+    """A block of a model with a single matrix product: the low-rank update of one weight."""
 
     adapter: Adapter
     update: Update

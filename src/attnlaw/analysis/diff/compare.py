@@ -78,7 +78,8 @@ def compare(
 ) -> ModelComparison:
     """Compare every stored tensor and every selected map that both models have.
 
-    If `match`, look for heads and neurons in another order. If `applied`, fold the norm before a map into it.
+    If `match`, look for heads and neurons in another order. If `applied`, fold the gain of the preceding norm
+    layer into each map.
     """
     every = pair_tensors(base, model)
     joined = _select_pairs(every, base, model, selection)

@@ -96,7 +96,7 @@ FLOATS = by_name(
 
 @dataclass(frozen=True)
 class IntegerFormat:
-    """A format with b bits for each weight and one step for each block of weights."""
+    """An integer format with b bits for each weight and one step size for each block of weights."""
 
     bits: int
     block: int | None  # number of weights in a block; None for a whole row or column

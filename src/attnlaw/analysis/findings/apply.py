@@ -83,7 +83,7 @@ STATUS_OF_LEVEL = {"error": AnswerStatus.ERROR, "warning": AnswerStatus.WARNING,
 
 @dataclass(frozen=True)
 class FindingGroup:
-    """The findings of one detector at one level, with the most extreme values first."""
+    """The findings of one detector at one severity, with the most extreme values first."""
 
     rule: str
     level: str

@@ -223,7 +223,10 @@ def _digest(bits: NDArray[Any]) -> bytes:
 
 
 def is_mask(array: NDArray[Any]) -> bool:
-    """Return whether an array has at most two values: a buffer. Infinity is only allowed in a mask with 0."""
+    """Return whether an array has at most two values: a buffer.
+
+    An array that contains infinity is a mask only if its other value is 0.
+    """
     bits = np.ascontiguousarray(array).view(WORDS[array.itemsize]).ravel()
     other = bits != bits[0]
     pair = array.ravel()[[0, int(other.argmax())]]

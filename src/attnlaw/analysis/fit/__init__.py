@@ -35,7 +35,7 @@ class LawLabel:
 
     @property
     def column(self) -> str:
-        """The name of the column that counts the matrices of this law."""
+        """The name of the column with the number of matrices that follow this law."""
         return f"{self.name.replace(' ', '_').replace('-', '_')}_count"
 
 

@@ -58,7 +58,7 @@ def token_map(
             squares[:, j] = moved.mean(axis=0)
             variances[:, j] = moved.var(axis=0, ddof=1) / count
         if j == 0 and (seconds := (perf_counter() - start) * operator.tokens) > ANNOUNCED_SECONDS:
-            minutes = f"the map of {operator.tokens} tokens will take about {seconds / 60:.0f} minutes"
+            minutes = f"the map of {operator.tokens} tokens will take about {seconds / 60:.0f} min"
             logging.getLogger("attnlaw").info("%s; to skip it, use --only heads", minutes)
         progress(j + 1, operator.tokens)
     norms = np.sqrt(squares)

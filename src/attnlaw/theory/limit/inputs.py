@@ -190,7 +190,7 @@ class GivenInputs:
         return np.asarray(self._root @ np.linalg.solve(b, z))
 
     def root_numbers(self, width: int, draws: int) -> int:
-        """Return how many numbers the array from `roots` has at most."""
+        """Return an upper bound on the number of entries of the array that `roots` returns."""
         return draws * self._root.size
 
 

@@ -53,7 +53,7 @@ def stopping(view: ChartView) -> Drawings:
 
 
 def draw_stopping_map(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Draw the learned coefficient over the true one, with the identity as a dashed line."""
+    """Draw the learned coefficient against the true one, with the identity as a dashed line."""
     most = rows["coefficient"].max()
     x = alt.X("coefficient:Q", title=label("coefficient"), scale=alt.Scale(domain=[0, most]))
     y = alt.Y("learned:Q", title=label("learned"), scale=alt.Scale(domain=[0, most]))

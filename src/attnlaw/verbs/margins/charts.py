@@ -118,7 +118,7 @@ def margins_amplification(view: ChartView) -> Drawings:
 
 
 def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw both columns of `LINES` for each layer. Dashes distinguish the columns, colours the `series`."""
+    """Draw the two columns that `LINES` names, by layer. Dashes distinguish columns, colours the `series`."""
     labels = {name: label(name) for name in LINES}
     long = rows.unpivot([*LINES], index=["series", "layer"], variable_name="line").drop_nulls("value")
     points = long.with_columns(pl.col("line").replace_strict(labels))
