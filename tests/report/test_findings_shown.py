@@ -75,7 +75,7 @@ def test_a_saved_level_that_is_none_is_refused(audit: Result, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_constant_charts_are_told_and_not_drawn(audit: Result) -> None:
-    sentence = "Every layer&#39;s share of the proxy consists of the same parts, so no chart shows them: "
+    sentence = "In every layer, the kinds of matrix have the same shares of the proxy: "
     page = page_html(audit)
     assert "shares" not in named(audit)
     # Every scale is alike where p = 0 wins: C(0) counts ranks.

@@ -136,7 +136,7 @@ def test_an_address_limit_costs_only_the_figures(gigabytes: int, tmp_path: Path)
     assert last == "wrote out/report.html and its tables"
     assert warnings
     for warning in warnings:
-        assert "cannot be drawn (the drawing engine ran out of memory)" in warning
+        assert "cannot be drawn (the process that draws ran out of memory)" in warning
         assert "`ulimit -v`" in warning
     (tmp_path / "again").mkdir()
     drawn = run("report", "out", "--out", "again", folder=tmp_path, memory=None)

@@ -226,7 +226,9 @@ def test_the_disputed_value_of_hardmax_stands_with_a_reference(tmp_path: Path) -
     ended = invoke("reproduce", "learn-hardmax", "--out", tmp_path)
     assert re.search(r"alpha 0.312222 +disputed +0.617 +0.360\d+ +-42%", ended.stdout)
     assert re.search(r"alpha 0.312222 +reference +0.367\(6\) +0.360\d+ +-1.9% +-1.1", ended.stdout)
-    assert "bivariate density where the derivative" in " ".join(ended.stdout.split())
+    assert "uses a bivariate density instead of the derivative of the distribution function" in " ".join(
+        ended.stdout.split()
+    )
     table = pl.read_csv(tmp_path / "published.csv")
     disputed = table.filter(kind="disputed")
     assert disputed["z"].null_count() == 1

@@ -30,7 +30,7 @@ def test_the_refusal_has_three_lines_that_work(tmp_path: Path) -> None:
         assert process.returncode == 0, stderr.decode()
     for rank in range(2):
         message = (tmp_path / f"message{rank}").read_text()
-        assert "split over several processes (FSDP2)" in message
+        assert "split among several processes (FSDP2)" in message
         assert "full_tensor()" in message
         assert "\n" not in message
     assert len(GATHER.strip().splitlines()) == 3

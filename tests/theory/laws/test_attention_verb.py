@@ -124,7 +124,7 @@ def test_a_study_draws_a_panel_a_layer(tmp_path: Path) -> None:
     result = attnlaw.load(tmp_path / "out")
     (figure,) = figures_of(result)
     assert figure.name == "spectra"
-    assert "The share of zeros is in the title" in figure.caption
+    assert "Zeros are not drawn; the title states their share" in figure.caption
     panels = figure.draw().to_dict()["concat"]
     titles = [panel["title"]["text"].strip() for panel in panels]
     assert titles == ["zeros (60.0% zeros)", "tokens 60, heads 16"]
